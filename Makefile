@@ -1,0 +1,60 @@
+# `make` lists the targets. Everything happens in .venv, which `make setup` builds from nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# More arguments for the command behind a target: make unit ARGS='-k armijo'
+ARGS ?=
+
+# pip, not uv: uv does not find the CPU build of torch. Both variables bind the isolated environment in which hatchling
+# builds us: pip before 25.3 reads the first there, later ones the second. It installs no torch: a constraint only pins.
+PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
+	$(BIN)/python -m pip
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint types unit docs mutations bench format clean
+
+help: ## list the targets
+	@sed -n -E 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+setup: $(STAMP) ## make .venv and install everything into it
+
+# torch first and alone, at its pin: an open requirement would fetch gigabytes of CUDA libraries.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install -q "$$(grep '^torch==' constraints.txt)"
+	$(PIP) install -q -e '.[dev,docs]'
+	@touch $@
+
+run: $(STAMP) ## compare the methods on the digits
+	$(BIN)/firstish run $(ARGS)
+
+test: lint types unit docs ## all checks: lint, types, unit, docs
+
+lint: $(STAMP) ## ruff: rules and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(STAMP) ## mypy --strict
+	$(BIN)/mypy
+
+# One thread each: two workers with a thread pool apiece fight over the cores, and sums keep their order.
+unit: $(STAMP) ## pytest on two workers
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n 2 $(ARGS)
+
+docs: $(STAMP) ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -d site
+
+mutations: $(STAMP) ## show that each known fault makes a test fail (slow)
+	$(BIN)/python tests/mutations/run.py $(ARGS)
+
+bench: $(STAMP) ## time per iteration over the bare autograd calls
+	$(BIN)/python benchmarks/iteration_cost.py $(ARGS)
+
+format: $(STAMP) ## let ruff format and fix
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean: ## remove .venv, caches and what was built
+	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

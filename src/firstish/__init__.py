@@ -1,0 +1,35 @@
+"""Gradient descent that sets its own step."""
+
+from firstish import theory
+from firstish.errors import NondeterministicError, NonFiniteError, ProductError
+from firstish.line_search import Armijo
+from firstish.methods import Method, ScaledGradient, Step
+from firstish.minimize import Progress, Result, Status, minimize
+from firstish.objectives import FunctionObjective, ModuleObjective, Objective, Point
+from firstish.optim import ScaledGD
+from firstish.records import Row
+from firstish.scaling import Curvature
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Armijo",
+    "Curvature",
+    "FunctionObjective",
+    "Method",
+    "ModuleObjective",
+    "NonFiniteError",
+    "NondeterministicError",
+    "Objective",
+    "Point",
+    "ProductError",
+    "Progress",
+    "Result",
+    "Row",
+    "ScaledGD",
+    "ScaledGradient",
+    "Status",
+    "Step",
+    "minimize",
+    "theory",
+]

@@ -1,0 +1,15 @@
+"""The errors a caller may want to catch by name."""
+
+from __future__ import annotations
+
+
+class NonFiniteError(ValueError):
+    """f, its gradient or a Hessian-vector product is infinite or not a number."""
+
+
+class NondeterministicError(ValueError):
+    """The loss differs between two evaluations at the same point."""
+
+
+class ProductError(RuntimeError):
+    """A Hessian-vector product could not be computed in the way that was asked for."""

@@ -1,0 +1,151 @@
+"""Armijo's condition, backtracking and forward tracking along one ray.
+
+A step alpha is accepted when
+
+    f(x + alpha p) <= f(x) + rho alpha <g, p>.
+
+Two departures from the textbook, both for the sake of rounding:
+
+1. Near a minimiser f no longer resolves the decrease. When f changes by at most
+   `NOISE_ULPS` units in the last place, the slopes decide instead, as in Hager and Zhang's
+   approximate Wolfe condition: `<g(x + alpha p), p> <= (2 rho - 1) <g, p>`, which for a quadratic
+   is Armijo's condition itself. Such a step must move x: a null step is no progress.
+2. A trial at which f (or, where it is wanted next, the gradient) is not finite is refused.
+
+Nothing here knows of tensors: a ray gives trials, and a search gives back one of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+NOISE_ULPS = 10.0
+
+
+class Trial(Protocol):
+    """A point on the ray, evaluated as far as the search asks."""
+
+    @property
+    def value(self) -> float:
+        """The value of f there."""
+
+    def slope(self) -> float:
+        """<g(x + alpha p), p>, asked for only where f cannot decide."""
+
+    def moved(self) -> bool:
+        """Whether the trial differs from x at all, in floating point."""
+
+    def usable(self) -> bool:
+        """Whether the next iteration can start there: its gradient is finite."""
+
+
+T = TypeVar("T", bound=Trial)
+
+
+@dataclass(frozen=True, slots=True)
+class Ray(Generic[T]):
+    """f along x + alpha p: its value and slope at alpha = 0, and a way to make trials.
+
+    Args:
+        value: f(x).
+        slope: <g, p>, negative.
+        trial: alpha to Trial.
+        eps: the unit roundoff of the arithmetic f is computed in.
+    """
+
+    value: float
+    slope: float
+    trial: Callable[[float], T]
+    eps: float
+
+    @property
+    def noise(self) -> float:
+        """The change of f that rounding alone may cause."""
+        return NOISE_ULPS * self.eps * abs(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T]):
+    """What a search came back with: the accepted trial, or None and a step of 0."""
+
+    trial: T | None
+    step_size: float
+    trials: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Armijo:
+    """Settings of the line search.
+
+    Args:
+        rho: share of the linear decrease that is asked for, in [0, 1/2).
+        theta: factor between successive trials, in (0, 1).
+        initial_step: the first trial; 1 is the step the scaling was made for.
+        max_trials: cap on trials of one search.
+    """
+
+    rho: float = 1e-4
+    theta: float = 0.5
+    initial_step: float = 1.0
+    max_trials: int = 60
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rho < 0.5:
+            raise ValueError(f"`Armijo(rho=...)` must lie in [0, 1/2), got {self.rho}.")
+        if not 0 < self.theta < 1:
+            raise ValueError(f"`Armijo(theta=...)` must lie in (0, 1), got {self.theta}.")
+        if not 0 < self.initial_step < math.inf:
+            raise ValueError(
+                f"`Armijo(initial_step=...)` must be positive and finite, got {self.initial_step}."
+            )
+        if isinstance(self.max_trials, bool) or not isinstance(self.max_trials, int):
+            raise TypeError(f"`Armijo(max_trials=...)` must be an int, got {self.max_trials!r}.")
+        if self.max_trials < 1:
+            raise ValueError(f"`Armijo(max_trials=...)` must be at least 1, got {self.max_trials}.")
+
+    def accepts(self, ray: Ray[T], alpha: float, trial: T) -> bool:
+        """Armijo's condition, with the slopes deciding where f cannot."""
+        f = trial.value
+        if not math.isfinite(f):
+            return False
+        if f < ray.value and f <= ray.value + self.rho * alpha * ray.slope:
+            return True
+        if abs(f - ray.value) <= ray.noise:
+            return trial.moved() and trial.slope() <= (2 * self.rho - 1) * ray.slope
+        return False
+
+    def backtrack(self, ray: Ray[T]) -> Found[T]:
+        """Shrink alpha by theta from `initial_step` until a trial is accepted."""
+        return self._backtrack(ray, self.initial_step, spent=0)
+
+    def forward_track(self, ray: Ray[T]) -> Found[T]:
+        """Grow alpha by 1/theta while trials are accepted, and return the last accepted one.
+
+        If the first trial is refused, backtrack. At the cap, where f may be unbounded below, the
+        last accepted trial is returned too.
+        """
+        alpha, spent = self.initial_step, 1
+        best = ray.trial(alpha)
+        if not self.accepts(ray, alpha, best):
+            return self._backtrack(ray, alpha * self.theta, spent)
+        while spent < self.max_trials and math.isfinite(alpha / self.theta):
+            spent += 1
+            further = ray.trial(alpha / self.theta)
+            if not self.accepts(ray, alpha / self.theta, further):
+                break
+            alpha, best = alpha / self.theta, further
+        if best.usable():
+            return Found(best, alpha, spent)
+        return self._backtrack(ray, alpha * self.theta, spent)
+
+    def _backtrack(self, ray: Ray[T], alpha: float, spent: int) -> Found[T]:
+        while spent < self.max_trials:
+            spent += 1
+            trial = ray.trial(alpha)
+            if self.accepts(ray, alpha, trial) and trial.usable():
+                return Found(trial, alpha, spent)
+            alpha *= self.theta
+        return Found(None, 0.0, spent)

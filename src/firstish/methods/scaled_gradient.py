@@ -1,0 +1,141 @@
+"""The paper's method: p = -s g, s from one Hessian-vector product, a unit step tried first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from firstish.errors import NonFiniteError
+from firstish.line_search import Armijo
+from firstish.methods.base import Failure, Step
+from firstish.methods.ray import ray
+from firstish.objectives.point import Point
+from firstish.scaling import Curvature, choose_scale, parse_cycle
+
+
+@dataclass(frozen=True, slots=True)
+class CycleState:
+    """How many SPC steps have been taken: which scale of the cycle is next."""
+
+    turns: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledGradient:
+    """Gradient descent scaled by the curvature along the gradient.
+
+        p = -s g,    x <- x + alpha p,    alpha = 1 tried first
+
+    Args:
+        scaling: "CG", "MR", "GM" or a cycle of them such as "CGMR", in any case of letters. The
+            cycle advances on steps of strong positive curvature only.
+        sigma: curvature above which it counts as strong; 0 is right for strongly convex f.
+        s_lpc: scale where curvature is limited, in (0, 1/sigma]; "1/sigma" for that; by default
+            min(1, 1/sigma).
+        s_nc: scale where curvature is negative, before forward tracking.
+        line_search: Armijo's settings.
+
+    Example:
+        >>> import torch, firstish
+        >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
+        >>> method = ScaledGradient(scaling="MRCG")
+        >>> firstish.minimize(lambda x: (x**2).sum(), x0, method=method).iterations
+        1
+    """
+
+    scaling: str = "CGMR"
+    sigma: float = 1e-6
+    s_lpc: float | Literal["1/sigma"] | None = None
+    s_nc: float = 1.0
+    line_search: Armijo = field(default_factory=Armijo)
+
+    def __post_init__(self) -> None:
+        parse_cycle(self.scaling)
+        if not 0 <= self.sigma < math.inf:
+            raise ValueError(
+                f"`ScaledGradient(sigma=...)` must be at least 0 and finite, got {self.sigma}."
+            )
+        if not 0 < self.s_nc < math.inf:
+            raise ValueError(
+                f"`ScaledGradient(s_nc=...)` must be positive and finite, got {self.s_nc}."
+            )
+        self._check_s_lpc()
+
+    def _check_s_lpc(self) -> None:
+        if self.s_lpc is None:
+            return
+        if isinstance(self.s_lpc, str):
+            if self.s_lpc != "1/sigma":
+                raise ValueError(
+                    "`ScaledGradient(s_lpc=...)` must be a number or '1/sigma', "
+                    f"got {self.s_lpc!r}."
+                )
+            if self.sigma == 0:
+                raise ValueError(
+                    "`ScaledGradient(s_lpc='1/sigma')` needs sigma > 0, got sigma=0. "
+                    "Pass a number, or leave it out."
+                )
+        elif not (0 < self.s_lpc < math.inf and self.s_lpc * self.sigma <= 1):
+            raise ValueError(
+                f"`ScaledGradient(s_lpc=...)` must lie in (0, 1/sigma], sigma={self.sigma}, "
+                f"got {self.s_lpc}."
+            )
+
+    def limited_scale(self) -> float:
+        """The scale of the LPC case."""
+        if isinstance(self.s_lpc, str):
+            return 1 / self.sigma
+        if self.s_lpc is not None:
+            return self.s_lpc
+        return 1.0 if self.sigma <= 1 else 1 / self.sigma
+
+    def init(self, point: Point) -> CycleState:
+        """The start of the cycle."""
+        return CycleState()
+
+    def step(self, point: Point, state: CycleState) -> tuple[Point, Step, CycleState]:
+        """One product, then the line search."""
+        if point.grad_norm == 0:
+            return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
+        cycle = parse_cycle(self.scaling)
+        name = cycle[state.turns % len(cycle)]
+        angle = point.angle()
+        if not math.isfinite(angle.product_norm):
+            raise NonFiniteError("The Hessian-vector product Hg is not finite.")
+        case, s = choose_scale(
+            angle, name=name, sigma=self.sigma, s_lpc=self.limited_scale(), s_nc=self.s_nc
+        )
+        length = s * angle.grad_norm  # |p|
+        slope = -length * angle.grad_norm  # <g, p>
+        bend = length * (length * angle.rayleigh)  # <p, Hp>
+        p = point.grad * -s
+        along = ray(point, p, slope)
+        search = self.line_search
+        found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
+
+        alpha, trial = found.step_size, found.trial
+        step = Step(
+            curvature=case,
+            scaling=name if case is Curvature.SPC else None,
+            scale=s,
+            step_size=alpha,
+            trials=found.trials,
+            cosine=angle.cosine,
+            local_lipschitz=angle.local_lipschitz,
+            descent_margin=slope + bend,
+            predicted_decrease=-alpha * (slope + alpha / 2 * bend),
+            actual_decrease=0.0 if trial is None else point.value - trial.value,
+            slope_ratio=None
+            if trial is None or trial.point.depth == "value"
+            else trial.slope() / slope,
+            failure=None
+            if trial is not None
+            else Failure.ROUNDING
+            if -slope <= along.noise
+            else Failure.LINE_SEARCH,
+        )
+        if trial is None:
+            return point, step, state
+        turns = state.turns + (case is Curvature.SPC)
+        return trial.point, step, CycleState(turns)

@@ -1,0 +1,145 @@
+"""f as the closure of a torch optimizer: trials are written into the live parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from firstish.errors import ProductError
+from firstish.objectives.graph import Evaluation, GraphObjective, GraphPoint
+from firstish.objectives.layout import Layout
+from firstish.objectives.loss import check_loss, split_aux
+from firstish.objectives.point import Depth
+from firstish.objectives.products import Mode
+from firstish.objectives.random_state import RandomState
+from firstish.objectives.watch import Seen
+
+Closure = Callable[[], object]
+
+
+class ClosureObjective(GraphObjective):
+    """A closure over live parameters.
+
+    Both kinds of closure work, and each evaluation finds out which it has: one that returns the
+    loss, and one that also calls `backward()`, as for L-BFGS (seen by `.grad` being filled). The
+    second kind leaves no graph, so its products are gradient differences.
+
+    Only the newest graph is valid, because every evaluation writes the parameters: a point that
+    is asked for its gradient later evaluates again. `.grad`, buffers and the random state are the
+    same after an evaluation as before it.
+
+    Args:
+        parameters: the live parameters, all trainable.
+        trial_depth: how far trials are asked; "value" runs them without a graph.
+        product: "auto", "double-backward" or "difference".
+        check: compare two evaluations at the first point, and refuse a loss that differs.
+    """
+
+    def __init__(
+        self, parameters: Sequence[Tensor], *, trial_depth: Depth, product: Mode, check: bool
+    ) -> None:
+        layout = Layout(parameters, "ScaledGD(params)")
+        super().__init__(layout, "the closure", product=product, check=check, weight_decay=0.0)
+        self.parameters = parameters
+        self.trial_depth = trial_depth
+        self.calls_backward = False
+        self.random_after: RandomState | None = None  # where one evaluation leaves the generators
+        self._newest: Evaluation | None = None
+        self._buffers: list[Tensor] = []
+        self._versions: list[int] = []
+
+    def begin(self, closure: Closure, random: RandomState) -> GraphPoint:
+        """Use this closure and this random state from now on; the live parameters as a point."""
+        self._closure = closure
+        self._random = random
+        self._written = self.layout.flatten([p.detach() for p in self.parameters])
+        return GraphPoint(self, self._written, "product")
+
+    def keep(self, x: Tensor) -> None:
+        """Leave x in the live parameters, and remember that nobody has written to them since."""
+        self.write(x)
+        self._versions = self._version()
+
+    def untouched(self, x: Tensor) -> bool:
+        """Whether the live parameters still hold what `keep` left, so that its graph is valid."""
+        same = self._versions == self._version() and torch.equal(self._written, x)
+        if same:
+            self._written = x
+        return same
+
+    def _version(self) -> list[int]:
+        # Tensor._version is private but stable: it is what autograd's own check compares.
+        return [p._version for p in self.parameters]
+
+    def at(self, x: Tensor, depth: Depth = "product") -> GraphPoint:
+        """A trial, asked no further than trials are."""
+        return GraphPoint(self, x, "value" if self.trial_depth == "value" else depth)
+
+    def write(self, x: Tensor) -> None:
+        """Put x into the live parameters, to the bit."""
+        if x is not self._written:
+            self.layout.write(x, self.parameters)
+            self._written = x
+
+    def is_current(self, run: Evaluation) -> bool:
+        """Whether the graph of that run can still be used."""
+        return run is self._newest
+
+    def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
+        """Call the closure at x."""
+        self.write(x)
+        before = [b.clone() for b in self._buffers]
+        try:
+            loss, aux, grads = self._call(graph)
+            run = self._evaluation(loss, aux, grads)
+            run.buffers = [b.clone() for b in self._buffers]
+        finally:
+            self.commit(before)
+        self._newest = run
+        return run
+
+    def look(self, run: Evaluation, seen: Seen) -> None:
+        """Learn which buffers the closure touches, and put them back for this once."""
+        super().look(run, seen)
+        self._buffers = seen.buffers
+        run.buffers = [b.clone() for b in seen.buffers]
+        self.commit(seen.buffers_before)
+
+    @torch.no_grad()
+    def commit(self, buffers: Sequence[Tensor]) -> None:
+        """Write the live buffers."""
+        for live, new in zip(self._buffers, buffers, strict=True):
+            live.copy_(new)
+
+    def _call(self, graph: bool) -> tuple[object, object, list[Tensor | None]]:
+        kept = [p.grad for p in self.parameters]
+        for p in self.parameters:
+            p.grad = None
+        try:
+            with (
+                torch.set_grad_enabled(graph or self.calls_backward),
+                self._random.replayed(),
+            ):
+                loss, aux = split_aux(self._closure())
+                self.random_after = RandomState.capture()
+            return loss, aux, [p.grad for p in self.parameters]
+        finally:
+            for p, grad in zip(self.parameters, kept, strict=True):
+                p.grad = grad
+
+    def _evaluation(self, loss: object, aux: object, grads: Sequence[Tensor | None]) -> Evaluation:
+        self.calls_backward = any(g is not None for g in grads)
+        if not self.calls_backward:
+            return Evaluation(check_loss(loss, self.owner), self.parameters, aux=aux)
+        if self.product.mode == "double-backward":
+            raise ProductError(
+                "`product='double-backward'` is impossible: the closure calls `backward()`. "
+                "Return the loss without calling it, or use `product='auto'`."
+            )
+        self.product.settle("difference")
+        if isinstance(loss, float):
+            loss = torch.tensor(loss, dtype=torch.float64)
+        loss = check_loss(loss, self.owner).detach()
+        return Evaluation(loss, self.parameters, grads=grads, aux=aux)

@@ -1,0 +1,60 @@
+"""f as a callable on a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from firstish.objectives.graph import Evaluation, GraphObjective
+from firstish.objectives.layout import Layout
+from firstish.objectives.loss import check_loss, split_aux
+from firstish.objectives.products import Mode
+from firstish.objectives.random_state import RandomState
+
+
+class FunctionObjective(GraphObjective):
+    """A callable on a tensor shaped like `example`.
+
+    Args:
+        fun: returns the loss as a tensor, or `(loss, aux)`.
+        example: a tensor of the shape, dtype and device of x.
+        product: how Hessian-vector products are made: "double-backward", "difference", or "auto",
+            which uses double backward if it works and a difference confirms it.
+        check: compare two evaluations at the first point, and refuse a loss that differs.
+        weight_decay: adds weight_decay/2 |x|^2.
+
+    Example:
+        >>> objective = FunctionObjective(lambda x: (x**4).sum(), torch.ones(3))
+        >>> point = objective.at(torch.full((3,), 2.0))
+        >>> point.value, point.grad.tolist()
+        (48.0, [32.0, 32.0, 32.0])
+    """
+
+    def __init__(
+        self,
+        fun: Callable[[Tensor], object],
+        example: Tensor,
+        *,
+        product: Mode = "auto",
+        check: bool = True,
+        weight_decay: float = 0.0,
+    ) -> None:
+        if product == "gauss-newton":
+            raise ValueError(
+                "`product='gauss-newton'` needs a model and a loss apart: use `ModuleObjective`."
+            )
+        if not callable(fun):
+            raise TypeError(f"`FunctionObjective(fun=...)` must be callable, got {fun!r}.")
+        layout = Layout([example], "x0")
+        super().__init__(layout, "fun", product=product, check=check, weight_decay=weight_decay)
+        self.fun = fun
+        self._random = RandomState.capture()
+
+    def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
+        """Run the function at x, from the random state of the objective's construction."""
+        leaf = x.detach().requires_grad_(graph)
+        with torch.set_grad_enabled(graph), self._random.replayed():
+            loss, aux = split_aux(self.fun(leaf.view(self.layout.shapes[0])))
+        return Evaluation(check_loss(loss, self.owner), (leaf,), aux=aux)

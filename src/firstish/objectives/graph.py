@@ -1,0 +1,300 @@
+"""Points whose derivatives autograd computes on the graph of the value."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from firstish.objectives import products
+from firstish.objectives.layout import Layout
+from firstish.objectives.loss import check_depends
+from firstish.objectives.point import Depth, Meter, Point, Product
+from firstish.objectives.watch import Seen, refuse_nondeterministic, watch
+from firstish.vectors import dot
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """One run of the loss.
+
+    Args:
+        loss: the scalar, with its graph if one was asked for.
+        leaves: what to differentiate by.
+        outputs: what the loss was computed from, for Gauss-Newton products.
+        grads: the gradient, where the loss computed it itself.
+        aux: what the loss returned beside its value.
+        buffers: the module's buffers after the run.
+    """
+
+    loss: Tensor
+    leaves: Sequence[Tensor]
+    outputs: Tensor | None = None
+    grads: Sequence[Tensor | None] | None = None
+    aux: Any = None
+    buffers: Sequence[Tensor] = ()
+
+
+class GraphObjective(ABC):
+    """What function, module and closure objectives share; see `FunctionObjective` for arguments."""
+
+    root: nn.Module | None = None  # for the names in errors
+
+    def __init__(
+        self,
+        layout: Layout,
+        owner: str,
+        *,
+        product: products.Mode,
+        check: bool,
+        weight_decay: float,
+    ) -> None:
+        if not 0 <= weight_decay < math.inf:
+            raise ValueError(
+                f"`{owner}(weight_decay=...)` must be at least 0 and finite, got {weight_decay}."
+            )
+        self.layout = layout
+        self.owner = owner
+        self.meter = Meter()
+        self.product = products.ProductChoice(product, owner)
+        self.weight_decay = weight_decay
+        self.eps = torch.finfo(layout.dtype).eps
+        self.grad_scale = 0.0  # the largest gradient norm seen
+        self._check = check
+        self._looked = False
+
+    def at(self, x: Tensor, depth: Depth = "product") -> GraphPoint:
+        """The point x, not yet evaluated."""
+        return GraphPoint(self, x, depth)
+
+    @abstractmethod
+    def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
+        """Run the loss at x."""
+
+    def is_current(self, run: Evaluation) -> bool:
+        """Whether the graph of that run can still be used."""
+        return True
+
+    def commit(self, buffers: Sequence[Tensor]) -> None:
+        """Keep the buffers of an accepted point, such as BatchNorm's statistics."""
+
+    def run(self, x: Tensor, graph: bool) -> Evaluation:
+        """Evaluate and count the passes; the first time, look whether the loss can be trusted."""
+        if self._looked:
+            return self._counted(x, graph)
+        self._looked = True
+        with watch() as seen:
+            run = self._counted(x, graph)
+        self.look(run, seen)
+        if not self._check:
+            return run
+        first = float(run.loss.detach())
+        del run  # its graph goes before the next one is built
+        run = self._counted(x, graph)
+        second = float(run.loss.detach())
+        if math.isfinite(first) and not abs(first - second) <= 10 * self.eps * abs(first):
+            refuse_nondeterministic(
+                lambda: self.evaluate(x, graph=False), first, second, self.owner, self.root
+            )
+        return run
+
+    def look(self, run: Evaluation, seen: Seen) -> None:
+        """Learn from the first evaluation: here, in which precision f is computed."""
+        self.eps = max(self.eps, torch.finfo(run.loss.dtype).eps, seen.eps)
+
+    def _counted(self, x: Tensor, graph: bool) -> Evaluation:
+        run = self.evaluate(x, graph)
+        self.meter.passes += 1 if run.grads is None else 2
+        return run
+
+    def value(self, run: Evaluation, x: Tensor) -> float:
+        """f from a run of the loss: the loss plus weight_decay/2 |x|^2."""
+        loss = float(run.loss.detach())
+        return loss + self.weight_decay / 2 * dot(x, x) if self.weight_decay else loss
+
+    def gradient(
+        self, run: Evaluation, x: Tensor, create_graph: bool, retain_graph: bool
+    ) -> tuple[Tensor, Sequence[Tensor | None]]:
+        """The gradient of f as one vector, and leaf by leaf with its graph."""
+        grads = run.grads
+        if grads is None:
+            check_depends(run.loss, self.owner)
+            grads = torch.autograd.grad(
+                run.loss,
+                run.leaves,
+                create_graph=create_graph,
+                retain_graph=create_graph or retain_graph,
+                allow_unused=True,
+            )
+            self.meter.passes += 1
+        if any(g is not None and g.layout != torch.strided for g in grads):
+            raise TypeError(
+                f"{self.owner} has a sparse gradient, which cannot form one vector. "
+                "Use dense ones, for example `nn.Embedding(..., sparse=False)`."
+            )
+        if all(g is None for g in grads):
+            raise ValueError(f"{self.owner} does not depend on any of the parameters.")
+        return self._with_decay(self.flat(grads), x), grads
+
+    def flat(self, parts: Sequence[Tensor | None]) -> Tensor:
+        """Leaf by leaf to one vector, without a graph."""
+        if len(parts) == 1 and parts[0] is not None and parts[0].dim() == 1:
+            return parts[0].detach()
+        return self.layout.flatten([None if t is None else t.detach() for t in parts])
+
+    def parts(self, v: Tensor, leaves: Sequence[Tensor]) -> Sequence[Tensor]:
+        """A vector leaf by leaf."""
+        return [v] if len(leaves) == 1 and leaves[0].shape == v.shape else self.layout.split(v)
+
+    def _with_decay(self, derivative: Tensor, of: Tensor) -> Tensor:
+        if not self.weight_decay:
+            return derivative
+        return derivative.add(of, alpha=self.weight_decay)
+
+
+class GraphPoint(Point):
+    """A point of a `GraphObjective`."""
+
+    def __init__(self, objective: GraphObjective, x: Tensor, depth: Depth) -> None:
+        super().__init__(x, objective.meter, depth)
+        self.objective = objective
+        self._run: Evaluation | None = None
+        self._grads: Sequence[Tensor | None] | None = None  # with their graph
+        self._buffers: Sequence[Tensor] = ()  # as the run left them, until the point is accepted
+
+    @property
+    def eps(self) -> float:
+        """Unit roundoff of the arithmetic f is computed in."""
+        return self.objective.eps
+
+    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+        """Another point of the same objective."""
+        return self.objective.at(x, depth)
+
+    def accept(self) -> None:
+        """Keep the side effects of this point's evaluation."""
+        _ = self.value
+        if self._buffers:
+            self.objective.commit(self._buffers)
+            self._buffers = ()
+
+    def release(self) -> None:
+        """Drop the graph."""
+        self._run = self._grads = None
+
+    def _value(self) -> float:
+        self._run = self.objective.run(self.x, graph=self.depth != "value")
+        self.aux = self._run.aux
+        self._buffers = self._run.buffers
+        return self.objective.value(self._run, self.x)
+
+    def _graph(self) -> Evaluation:
+        """The run with its graph; evaluated again if it is gone."""
+        run = self._run
+        usable = run is not None and (run.grads is not None or run.loss.requires_grad)
+        if (
+            run is None
+            or not self.objective.is_current(run)
+            or (self.depth == "value" and not usable)
+        ):
+            run = self._run = self.objective.run(self.x, graph=True)
+        return run
+
+    def _gradient(self) -> Tensor:
+        choice = self.objective.product
+        create = self.depth == "product" and choice.keeps_gradient_graph
+        retain = self.depth == "product" and choice.mode == "gauss-newton"
+        run = self._graph()
+        try:
+            g, grads = self.objective.gradient(run, self.x, create, retain)
+        except RuntimeError as error:
+            if not create:
+                raise
+            choice.fall_back(error)
+            self._run = None
+            g, grads = self.objective.gradient(self._graph(), self.x, False, False)
+            create = False
+        self._grads = grads if create and run.grads is None else None
+        if self._grads is None and not retain:
+            self._run = None
+        return g
+
+    def _product(self, v: Tensor) -> Product:
+        choice = self.objective.product
+        if choice.mode == "gauss-newton":
+            return self._exact(v, gauss_newton=True)
+        if choice.mode == "difference":
+            return self._difference(v)
+        try:
+            exact = self._exact(v, gauss_newton=False)
+        except (RuntimeError, NotImplementedError) as error:
+            choice.fall_back(error)
+            return self._difference(v)
+        if choice.mode == "double-backward":
+            return exact
+        return self._settled(exact, v)
+
+    def _settled(self, exact: Product, v: Tensor) -> Product:
+        """End "auto": double backward worked, now see whether a difference confirms it."""
+        choice = self.objective.product
+        wrong = products.contradicts(exact, lambda t: self._difference(v, t), v, self.eps)
+        if wrong is None:
+            choice.settle("double-backward")
+            return exact
+        choice.settle("difference")
+        warnings.warn(
+            "The Hessian-vector product by double backward contradicts the change of the gradient, "
+            "so a second derivative in the loss is wrong or missing; products are gradient "
+            "differences from now on. Pass `product='double-backward'` to insist.",
+            stacklevel=2,
+        )
+        return wrong
+
+    def _exact(self, v: Tensor, gauss_newton: bool) -> Product:
+        if self._run is None or not self.objective.is_current(self._run):
+            self._rebuild()
+        run = self._run
+        assert run is not None
+        parts = self.objective.parts(v, run.leaves)
+        if gauss_newton:
+            assert run.outputs is not None
+            Hv = products.gauss_newton(run.loss, run.outputs, run.leaves, parts)
+            self.meter.passes += 3
+        else:
+            assert self._grads is not None
+            Hv = products.double_backward(self._grads, run.leaves, parts)
+            self.meter.passes += 2
+        self.release()
+        vector = self.objective._with_decay(self.objective.flat(Hv), v)
+        return products.rounded(vector, self.eps)
+
+    def _rebuild(self) -> None:
+        """Evaluate the value and the gradient again, for their graph."""
+        self._run = self.objective.run(self.x, graph=True)
+        if self._run.grads is not None:
+            raise RuntimeError("a closure that calls backward()")
+        if self.objective.product.keeps_gradient_graph:
+            _, self._grads = self.objective.gradient(self._run, self.x, True, False)
+
+    def _difference(self, v: Tensor, shrink: float = 1.0) -> Product:
+        def gradient(x: Tensor) -> Tensor:
+            run = self.objective.run(x, graph=True)
+            return self.objective.gradient(run, x, False, False)[0]
+
+        self.release()
+        self.objective.grad_scale = max(self.objective.grad_scale, self.grad_norm)
+        return products.difference(
+            gradient,
+            self.x,
+            self.grad,
+            v,
+            eps=self.eps,
+            grad_scale=self.objective.grad_scale,
+            shrink=shrink,
+        )

@@ -1,0 +1,74 @@
+"""One flat vector: how a list of parameters becomes a 1-D tensor and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+class Layout:
+    """Shapes of the parameters, fixed at construction.
+
+    Args:
+        parameters: the tensors that make up the vector, in order.
+        owner: the call to name in errors.
+    """
+
+    def __init__(self, parameters: Sequence[Tensor], owner: str) -> None:
+        if not parameters:
+            raise ValueError(
+                f"`{owner}` got no trainable parameters. "
+                "Pass at least one with `requires_grad=True`."
+            )
+        self.shapes = [p.shape for p in parameters]
+        self.sizes = [p.numel() for p in parameters]
+        self.dtype = _only({p.dtype for p in parameters}, "dtypes", owner)
+        self.device = _only({p.device for p in parameters}, "devices", owner)
+        if not self.dtype.is_floating_point:
+            raise TypeError(
+                f"`{owner}` needs real floating-point parameters, got {self.dtype}. "
+                "Convert them, for example with `.double()`."
+            )
+
+    def flatten(self, tensors: Sequence[Tensor | None]) -> Tensor:
+        """One new vector; None, the gradient of an unused parameter, is zeros."""
+        parts = [
+            torch.zeros(size, dtype=self.dtype, device=self.device) if t is None else t.reshape(-1)
+            for t, size in zip(tensors, self.sizes, strict=True)
+        ]
+        return torch.cat(parts)
+
+    def split(self, x: Tensor) -> list[Tensor]:
+        """Views of x with the parameters' shapes.
+
+        One `split`: a slice per parameter would allocate a zero vector each in the backward.
+        """
+        parts = torch.split(x, self.sizes)
+        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    @torch.no_grad()
+    def write(self, x: Tensor, parameters: Sequence[Tensor]) -> None:
+        """Copy x into the parameters, to the bit.
+
+        `copy_` under no_grad, never `.data`: a graph that still refers to the old values then
+        raises instead of silently giving the gradient at the new ones.
+        """
+        for parameter, part in zip(parameters, self.split(x), strict=True):
+            parameter.copy_(part)
+        if any(torch.is_autocast_enabled(d) for d in {"cpu", self.device.type}):
+            torch.clear_autocast_cache()  # casts made before the write would outlive it
+
+
+def _only(values: set[T], what: str, owner: str) -> T:
+    if len(values) > 1:
+        found = ", ".join(sorted(map(str, values)))
+        raise ValueError(
+            f"`{owner}` got parameters of several {what} ({found}). "
+            "They form one vector: move or convert them to one."
+        )
+    return next(iter(values))

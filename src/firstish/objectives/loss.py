@@ -1,0 +1,44 @@
+"""What a loss must be: a real, finite-dimensional story told once. Checks with clear errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+
+def split_aux(returned: object) -> tuple[object, Any]:
+    """The loss and what came with it: a loss function may return `(loss, aux)`."""
+    if isinstance(returned, tuple) and len(returned) == 2:
+        return returned
+    return returned, None
+
+
+def check_loss(loss: object, owner: str) -> Tensor:
+    """The loss, if it is one real floating-point number."""
+    if loss is None:
+        raise TypeError(f"{owner} returned None. Return the loss.")
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"{owner} must return a tensor, got {type(loss).__name__}.")
+    if loss.numel() != 1:
+        raise ValueError(
+            f"{owner} must return one number, got a tensor of shape {tuple(loss.shape)}. "
+            "Take its mean or sum."
+        )
+    if loss.is_complex():
+        raise TypeError(
+            f"{owner} returned a complex number ({loss.dtype}). Return a real one, "
+            "such as its squared modulus."
+        )
+    if not loss.is_floating_point():
+        raise TypeError(f"{owner} returned {loss.dtype}. Return a floating-point loss.")
+    return loss
+
+
+def check_depends(loss: Tensor, owner: str) -> None:
+    """Refuse a loss that autograd cannot follow back to the parameters."""
+    if not loss.requires_grad:
+        raise ValueError(
+            f"{owner} does not depend on the parameters as far as autograd can see. "
+            "Compute it from them, without `.detach()`, `.item()`, NumPy or `torch.no_grad()`."
+        )

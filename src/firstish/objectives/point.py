@@ -1,0 +1,179 @@
+"""Point: x and what is known of f there, evaluated as far as it is asked, once, and counted."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from firstish.errors import NonFiniteError
+from firstish.scaling import Angle
+from firstish.vectors import dot, norm, norm_and_cosine
+
+Depth = Literal["value", "gradient", "product"]
+"""How far a point will be asked. A point told "gradient" keeps no graph for a product."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """What has been spent on an objective.
+
+    Args:
+        oracle_calls: the paper's unit. Value 1, gradient after the value 1, Hessian-vector product
+            after the gradient 2, whatever the implementation does inside.
+        passes: the work really done, in forward passes: a forward 1, a backward 1, a double
+            backward 2, a re-evaluation what it is.
+    """
+
+    oracle_calls: float = 0
+    passes: float = 0
+
+    def copy(self) -> Meter:
+        """The counts as they are now."""
+        return Meter(self.oracle_calls, self.passes)
+
+    def since(self, start: Meter) -> Meter:
+        """What was spent after `start` was copied."""
+        return Meter(self.oracle_calls - start.oracle_calls, self.passes - start.passes)
+
+
+class Product(NamedTuple):
+    """A Hessian-vector product H~v and how far its curvature may be off.
+
+        |<v, (H~ - H) v>| / <v, v>  <=  relative_error |H~v| / |v| + absolute_error
+
+    Both are 0 for an exact product in float64.
+    """
+
+    vector: Tensor
+    relative_error: float = 0.0
+    absolute_error: float = 0.0
+
+
+class Point(ABC):
+    """x, f(x), its gradient and its Hessian-vector products, each computed at most once.
+
+    Subclasses say how to compute them (`_value`, `_gradient`, `_product`) and count the passes;
+    this class keeps the results and counts the oracle calls.
+
+    Args:
+        x: a one-dimensional tensor that nobody writes to any more.
+        meter: where the cost goes.
+        depth: how far the point will be asked.
+    """
+
+    aux: Any = None  # what the loss returned beside its value, at this point
+
+    def __init__(self, x: Tensor, meter: Meter, depth: Depth) -> None:
+        self.x = x
+        self.meter = meter
+        self.depth = depth
+        self._f: float | None = None
+        self._g: Tensor | None = None
+        self._g_norm: float | None = None
+        self._last_product: tuple[Tensor, Product] | None = None
+
+    @property
+    @abstractmethod
+    def eps(self) -> float:
+        """Unit roundoff of the arithmetic f is computed in."""
+
+    @property
+    def value(self) -> float:
+        """f(x); 1 oracle call."""
+        if self._f is None:
+            self._f = self._value()
+            self.meter.oracle_calls += 1
+        return self._f
+
+    @property
+    def grad(self) -> Tensor:
+        """The gradient; 1 oracle call after the value."""
+        if self._g is None:
+            _ = self.value
+            self._g = self._gradient()
+            self.meter.oracle_calls += 1
+        return self._g
+
+    @property
+    def grad_norm(self) -> float:
+        """|g|."""
+        if self._g_norm is None:
+            self._g_norm = norm(self.grad)
+        return self._g_norm
+
+    def hvp(self, v: Tensor) -> Product:
+        """The Hessian-vector product Hv; 2 oracle calls after the gradient.
+
+        The graph is freed by it. A second product at the same point with another v evaluates
+        again: still 2 oracle calls, but the passes of a forward and a backward more.
+        """
+        if self._last_product is not None and self._last_product[0] is v:
+            return self._last_product[1]
+        _ = self.grad
+        product = self._product(v)
+        self.meter.oracle_calls += 2 * self._product_fraction()
+        self._last_product = (v, product)
+        return product
+
+    def curvature(self, v: Tensor) -> float:
+        """<v, Hv>; overridden where it can be had for less than Hv."""
+        return dot(v, self.hvp(v).vector)
+
+    def angle(self) -> Angle:
+        """The angle between g and Hg; 2 oracle calls, for the product."""
+        product = self.hvp(self.grad)
+        length, cosine = norm_and_cosine(product.vector, self.grad, self.grad_norm)
+        error = product.relative_error * length / self.grad_norm + product.absolute_error
+        return Angle(self.grad_norm, length, cosine, error)
+
+    @abstractmethod
+    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+        """Another point of the same objective."""
+
+    def along(self, p: Tensor, alpha: float, depth: Depth = "product") -> Point:
+        """The point x + alpha p."""
+        return self.at(self.x.add(p, alpha=alpha), depth)
+
+    def accept(self) -> None:
+        """Tell the point that it became the current one (buffers are committed here)."""
+
+    def release(self) -> None:
+        """Drop whatever graph is still held."""
+
+    def require_finite(self) -> None:
+        """Raise if f or its gradient is not finite here."""
+        if not math.isfinite(self.value):
+            raise NonFiniteError(
+                f"f is {self.value} at the starting point. Start where the loss is finite, and "
+                "check the data for infinite or missing values."
+            )
+        if not math.isfinite(self.grad_norm):
+            raise NonFiniteError(
+                "The gradient is not finite at the starting point although f is. Look for a kink "
+                "or a root at 0 (such as sqrt or norm), or start elsewhere."
+            )
+
+    @abstractmethod
+    def _value(self) -> float: ...
+
+    @abstractmethod
+    def _gradient(self) -> Tensor: ...
+
+    @abstractmethod
+    def _product(self, v: Tensor) -> Product: ...
+
+    def _product_fraction(self) -> float:
+        """The share of the data a product uses."""
+        return 1
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """Where f, its gradient and its products come from."""
+
+    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+        """The point x, not yet evaluated."""

@@ -1,0 +1,156 @@
+"""Hessian-vector products, three ways.
+
+- double backward on the gradient's own graph: exact;
+- gradient difference, Hv ~ (g(x + e v) - g(x)) / e: works for everything that has a gradient;
+- Gauss-Newton, J' H_loss J v: positive semidefinite where the loss is convex in the outputs, so
+  negative curvature is never reported.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from firstish.errors import ProductError
+from firstish.objectives.point import Product
+from firstish.vectors import norm
+
+Mode = Literal["auto", "double-backward", "difference", "gauss-newton"]
+FLOAT64_EPS = torch.finfo(torch.float64).eps
+
+
+class ProductChoice:
+    """Which product an objective uses; "auto" settles at the first one.
+
+    Args:
+        mode: what the user asked for.
+        owner: the call to name in errors.
+    """
+
+    def __init__(self, mode: Mode, owner: str) -> None:
+        if mode not in get_args(Mode):
+            names = ", ".join(map(repr, get_args(Mode)))
+            raise ValueError(f"`{owner}(product={mode!r})` is unknown. Use one of {names}.")
+        self.mode: Mode = mode
+
+    @property
+    def keeps_gradient_graph(self) -> bool:
+        """Whether the gradient must be computed with a graph of its own."""
+        return self.mode in ("auto", "double-backward")
+
+    def settle(self, mode: Mode) -> None:
+        """End "auto"."""
+        self.mode = mode
+
+    def fall_back(self, error: Exception) -> None:
+        """Use differences from now on, or raise if the user insisted on double backward."""
+        operation = failing_operation(str(error))
+        if self.mode != "auto":
+            raise ProductError(
+                f"`product='double-backward'` is impossible: {operation} cannot be differentiated "
+                "twice. Use `product='auto'` or `product='difference'`."
+            ) from error
+        warnings.warn(
+            f"{operation} cannot be differentiated twice; Hessian-vector products are gradient "
+            "differences from now on. Pass `product='difference'` to choose that and silence this.",
+            stacklevel=2,
+        )
+        self.settle("difference")
+
+
+def failing_operation(message: str) -> str:
+    """The operation a RuntimeError of the double backward is about.
+
+    >>> failing_operation("the derivative for '_cdist_backward' is not implemented")
+    '_cdist_backward'
+    """
+    named = re.search(r"derivative for '?([\w:.]+?)'? is not implemented", message)
+    if named:
+        return named.group(1)
+    if "aot_autograd" in message or "torch.compile" in message:
+        return "a module compiled by torch.compile"
+    return f"an operation of the loss ({message.strip().splitlines()[0] if message else 'unknown'})"
+
+
+def double_backward(
+    grads: Sequence[Tensor | None], leaves: Sequence[Tensor], v: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """The derivative of <g, v>: Hv, leaf by leaf. Frees the graph."""
+    pairs = [(g, w) for g, w in zip(grads, v, strict=True) if g is not None and g.requires_grad]
+    if not pairs:  # the loss is linear: autograd would raise, but Hv = 0
+        return [None] * len(leaves)
+    g, w = zip(*pairs, strict=True)
+    return list(torch.autograd.grad(g, leaves, w, allow_unused=True))
+
+
+def gauss_newton(
+    loss: Tensor, outputs: Tensor, leaves: Sequence[Tensor], v: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """J' H J v, J the Jacobian of the outputs and H the Hessian of the loss in them."""
+    # J v by transposing u -> J'u, which is linear in u: two reverse passes, no forward mode.
+    u = torch.zeros_like(outputs, requires_grad=True)
+    vjp = torch.autograd.grad(outputs, leaves, u, create_graph=True, allow_unused=True)
+    pairs = [(r, w) for r, w in zip(vjp, v, strict=True) if r is not None]
+    (Jv,) = torch.autograd.grad([r for r, _ in pairs], u, [w for _, w in pairs])
+    (slope,) = torch.autograd.grad(loss, outputs, create_graph=True)
+    if not slope.requires_grad:  # a loss linear in the outputs has no Gauss-Newton curvature
+        return [None] * len(leaves)
+    (HJv,) = torch.autograd.grad(slope, outputs, Jv, retain_graph=True)
+    return list(torch.autograd.grad(outputs, leaves, HJv, allow_unused=True))
+
+
+def rounded(vector: Tensor, eps: float) -> Product:
+    """An exact formula evaluated in arithmetic of unit roundoff eps."""
+    return Product(vector, relative_error=0.0 if eps <= FLOAT64_EPS else 8 * eps)
+
+
+def difference(
+    gradient: Callable[[Tensor], Tensor],
+    x: Tensor,
+    g: Tensor,
+    v: Tensor,
+    *,
+    eps: float,
+    grad_scale: float,
+    shrink: float = 1.0,
+) -> Product:
+    """(g(x + e v) - g(x)) / e with e = sqrt(eps) (1 + |x|) / |v|.
+
+    Its curvature is off by truncation, about sqrt(eps) of itself, and by the rounding of two
+    gradients whose terms are as large as the largest gradient seen (`grad_scale`).
+    """
+    v_norm, reach = norm(v), 1 + norm(x)
+    if v_norm == 0:
+        return Product(torch.zeros_like(v))
+    e = shrink * math.sqrt(eps) * reach / v_norm
+    vector = (gradient(x.add(v, alpha=e)) - g) / e
+    return Product(
+        vector,
+        relative_error=math.sqrt(eps),
+        absolute_error=2 * math.sqrt(eps) * grad_scale / reach,
+    )
+
+
+def contradicts(
+    exact: Product, differ: Callable[[float], Product], v: Tensor, eps: float
+) -> Product | None:
+    """The difference product, if it shows that `exact` is wrong; None if it does not.
+
+    It shows so when it is far from `exact` while a difference over an eighth of the distance is
+    close to it. Where the two differences disagree as well, it is the difference that cannot be
+    trusted (f bends within the distance, or overflows).
+    """
+    one = differ(1.0)
+    gap = norm(exact.vector - one.vector)
+    share = 1e-3 if eps <= FLOAT64_EPS else 0.3
+    allowed = share * max(norm(exact.vector), norm(one.vector))
+    if gap <= allowed + 10 * one.absolute_error * norm(v):
+        return None
+    between = norm(one.vector - differ(0.125).vector)
+    return one if between <= 0.1 * gap else None

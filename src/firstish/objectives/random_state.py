@@ -1,0 +1,59 @@
+"""Random state of every device in use, so that each evaluation sees the same dropout mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class RandomState:
+    """The state of torch's generators at one moment."""
+
+    cpu: Tensor
+    cuda: tuple[Tensor, ...] = ()
+    mps: Tensor | None = None
+
+    @classmethod
+    def capture(cls) -> RandomState:
+        """The state now."""
+        on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        cuda = tuple(torch.cuda.get_rng_state_all()) if on_gpu else ()
+        mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+        return cls(torch.get_rng_state(), cuda, mps)
+
+    def restore(self) -> None:
+        """Go back to this state."""
+        torch.set_rng_state(self.cpu)
+        if self.cuda:
+            torch.cuda.set_rng_state_all(list(self.cuda))
+        if self.mps is not None:
+            torch.mps.set_rng_state(self.mps)
+
+    @contextmanager
+    def replayed(self) -> Iterator[None]:
+        """Run the block from this state, and leave the generators as they were before it."""
+        outside = RandomState.capture()
+        self.restore()
+        try:
+            yield
+        finally:
+            outside.restore()
+
+    def to_tensors(self) -> dict[str, list[Tensor]]:
+        """Tensors for a state dict."""
+        return {
+            "cpu": [self.cpu],
+            "cuda": list(self.cuda),
+            "mps": [] if self.mps is None else [self.mps],
+        }
+
+    @classmethod
+    def from_tensors(cls, pack: dict[str, list[Tensor]]) -> RandomState:
+        """The inverse, also after a state dict has cast the bytes to the parameters' dtype."""
+        states = {k: [t.to("cpu", torch.uint8) for t in v] for k, v in pack.items()}
+        return cls(states["cpu"][0], tuple(states["cuda"]), next(iter(states["mps"]), None))

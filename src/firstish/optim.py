@@ -1,0 +1,227 @@
+"""The torch.optim front door: a shell around the same method, with no mathematics of its own."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from firstish.line_search import Armijo
+from firstish.methods.base import Failure
+from firstish.methods.scaled_gradient import CycleState, ScaledGradient
+from firstish.objectives.closure import Closure, ClosureObjective
+from firstish.objectives.layout import Layout
+from firstish.objectives.point import Meter, Point
+from firstish.objectives.products import Mode
+from firstish.objectives.random_state import RandomState
+from firstish.records import Row, make_row
+
+
+class ScaledGD(Optimizer):
+    """Scaled gradient descent as a torch optimizer: `optimizer.step(closure)` is one iteration.
+
+    All groups form one vector; parameters with `requires_grad=False` stay out of it. The closure
+    may be called several times and must compute the same loss each time: within a step the random
+    state is replayed (one dropout mask per step), and buffers such as BatchNorm's are updated once.
+
+    Args:
+        params: parameters or groups.
+        lr: the first trial step, equal in all groups. 1.0 is the step the scale was made for; an LR
+            scheduler makes it a step-size schedule.
+        scaling: "CG", "MR", "GM" or a cycle of them such as "CGMR".
+        sigma: curvature above which it counts as strong.
+        rho: share of the linear decrease Armijo asks for, in [0, 1/2).
+        theta: factor between trials, in (0, 1).
+        s_lpc: scale where curvature is limited; by default min(1, 1/sigma).
+        s_nc: scale where curvature is negative.
+        max_trials: cap on trials of one search.
+        product: "auto", "double-backward" or "difference"; see `FunctionObjective`.
+        reuse_value: promise that the loss is the same function in every step (full batch). The
+            value and graph of the accepted trial then serve the next step, which saves a forward
+            pass per step, and one dropout mask is used for the whole run.
+        check: compare two evaluations in the first step, and refuse a loss that differs.
+
+    Example:
+        >>> model = torch.nn.Linear(1, 1)
+        >>> inputs, targets = torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [3.0]])
+        >>> optimizer = ScaledGD(model.parameters())
+        >>> for _ in range(50):
+        ...     loss = optimizer.step(lambda: torch.nn.functional.mse_loss(model(inputs), targets))
+        >>> bool(loss < 1e-6)
+        True
+    """
+
+    last_step: Row | None = None
+    """The row of the last iteration."""
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1.0,
+        *,
+        scaling: str = "CGMR",
+        sigma: float = 1e-6,
+        rho: float = 1e-4,
+        theta: float = 0.5,
+        s_lpc: float | Literal["1/sigma"] | None = None,
+        s_nc: float = 1.0,
+        max_trials: int = 60,
+        product: Mode = "auto",
+        reuse_value: bool = False,
+        check: bool = True,
+    ) -> None:
+        if product == "gauss-newton":
+            raise ValueError(
+                "`ScaledGD(product='gauss-newton')` is impossible: a closure does not show its "
+                "outputs. Use `minimize` with a `ModuleObjective`."
+            )
+        search = Armijo(rho=rho, theta=theta, max_trials=max_trials)
+        self.method = ScaledGradient(
+            scaling=scaling, sigma=sigma, s_lpc=s_lpc, s_nc=s_nc, line_search=search
+        )
+        self._product: Mode = product
+        self._check = check
+        self._reuse = reuse_value
+        self._objective: ClosureObjective | None = None
+        self._kept: Point | None = None  # the accepted point, with `reuse_value`
+        super().__init__(params, {"lr": lr})
+        Layout(self._trainable(), "ScaledGD(params)")
+        self._first_step()
+
+    def step(self, closure: Closure | None = None) -> Tensor:  # type: ignore[override]
+        """One iteration.
+
+        Args:
+            closure: returns the loss; it need not call `backward()` or `zero_grad()`, but may.
+
+        Returns:
+            The loss before the step.
+        """
+        if closure is None:
+            raise ValueError(
+                "`ScaledGD.step(closure)` needs a closure that returns the loss, because trials "
+                "evaluate it again: `optimizer.step(lambda: loss_fn(model(inputs), targets))`."
+            )
+        clock = time.perf_counter()
+        memory = self._memory()
+        objective = self._engine()
+        spent_before = objective.meter.copy()
+        point = self._begin(objective, closure, memory)
+        try:
+            point.require_finite()
+            point.accept()
+            known = objective.meter.since(spent_before)
+            seconds = memory["seconds"] + time.perf_counter() - clock
+            new, step, state = self._method().step(point, CycleState(memory["turns"]))
+            objective.keep(new.x)
+        except BaseException:
+            objective.write(point.x)
+            raise
+        spent = Meter(memory["oracle_calls"] + known.oracle_calls, memory["passes"] + known.passes)
+        self.last_step = make_row(
+            memory["iterations"], spent, seconds, point.value, point.grad_norm, step
+        )
+        self._finish(objective, point, new)
+        spent = objective.meter.since(spent_before)
+        memory["turns"] = state.turns
+        memory["iterations"] += 1
+        memory["oracle_calls"] += spent.oracle_calls
+        memory["passes"] += spent.passes
+        memory["seconds"] += time.perf_counter() - clock
+        if step.failure is Failure.LINE_SEARCH:
+            warnings.warn(
+                f"ScaledGD did not move: {step.failure.value} in {step.trials} trials. "
+                "`optimizer.last_step` has the numbers.",
+                stacklevel=3,
+            )
+        return torch.tensor(point.value, dtype=objective.layout.dtype, device=point.x.device)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Resume: the next step takes the same bits as it would have."""
+        super().load_state_dict(state_dict)
+        self._objective = self._kept = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        mine = {"method": self.method, "_product": self._product, "_check": self._check}
+        return {**super().__getstate__(), **mine, "_reuse": self._reuse}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._objective = self._kept = None
+        super().__setstate__(state)
+
+    def _trainable(self) -> list[Tensor]:
+        return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+    def _first_step(self) -> float:
+        rates = {float(group["lr"]) for group in self.param_groups}
+        if len(rates) > 1:
+            raise ValueError(
+                f"`ScaledGD(lr=...)` must be equal in all groups, got {sorted(rates)}: the groups "
+                "form one vector, and `lr` is its first trial step."
+            )
+        (rate,) = rates
+        if not 0 < rate < math.inf:
+            raise ValueError(
+                f"`ScaledGD(lr=...)` must be positive and finite, got {rate}. "
+                "It is the first trial step; 1.0 is the natural one."
+            )
+        return rate
+
+    def _method(self) -> ScaledGradient:
+        search = replace(self.method.line_search, initial_step=self._first_step())
+        return replace(self.method, line_search=search)
+
+    def _memory(self) -> dict[str, Any]:
+        """What a state dict carries, kept with the first parameter as torch's L-BFGS does."""
+        memory: dict[str, Any] = self.state[self.param_groups[0]["params"][0]]
+        for name in ("turns", "iterations", "oracle_calls", "passes", "seconds"):
+            memory.setdefault(name, 0)
+        return memory
+
+    def _engine(self) -> ClosureObjective:
+        """The objective over the parameters that are trainable now."""
+        parameters = self._trainable()
+        old = self._objective
+        if old is None or [id(p) for p in old.parameters] != [id(p) for p in parameters]:
+            self._kept = None
+            self._objective = ClosureObjective(
+                parameters,
+                trial_depth="product" if self._reuse else "value",
+                product=self._product,
+                check=self._check,
+            )
+        assert self._objective is not None
+        return self._objective
+
+    def _begin(
+        self, objective: ClosureObjective, closure: Closure, memory: dict[str, Any]
+    ) -> Point:
+        """The point to step from: the kept one if it may be reused, else a new one."""
+        random = RandomState.capture()
+        if self._reuse:  # one random state, so one loss, for the whole run
+            memory.setdefault("random", random.to_tensors())
+            random = RandomState.from_tensors(memory["random"])
+        start = objective.begin(closure, random)
+        kept, self._kept = self._kept, None
+        return kept if kept is not None and objective.untouched(kept.x) else start
+
+    def _finish(self, objective: ClosureObjective, point: Point, new: Point) -> None:
+        """Leave buffers, `.grad` and the random state as one ordinary evaluation would."""
+        if self._reuse:
+            new.accept()
+            self._kept = new
+        else:
+            new.release()
+            if objective.random_after is not None:
+                objective.random_after.restore()
+        if objective.calls_backward:
+            grads = objective.layout.split(point.grad)
+            for p, grad in zip(objective.parameters, grads, strict=True):
+                p.grad = grad.clone()

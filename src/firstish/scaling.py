@@ -1,0 +1,127 @@
+"""How far to go along -g: the curvature cases and the CG, MR and GM scales.
+
+With `gg = <g,g>`, `gHg = <g,Hg>` and `HgHg = <Hg,Hg>`:
+
+    SPC  strong positive curvature    gHg >  sigma gg    CG = gg/gHg, MR = gHg/HgHg, GM = |g|/|Hg|
+    LPC  limited positive curvature   0 <= gHg <= sigma gg               s_lpc in (0, 1/sigma]
+    NC   negative curvature           gHg <  0                           s_nc > 0
+
+Nothing here knows of tensors: floats in, floats out.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+SCALES = ("CG", "MR", "GM")
+
+
+class Curvature(Enum):
+    """The curvature of f along its gradient."""
+
+    SPC = "SPC"
+    LPC = "LPC"
+    NC = "NC"
+
+
+@dataclass(frozen=True, slots=True)
+class Angle:
+    """|g|, |Hg| and the cosine between g and Hg: all that the cases and the scales need.
+
+    Products such as gg and HgHg never appear, so nothing overflows while the norms themselves
+    are finite.
+
+    Args:
+        grad_norm: |g|, positive.
+        product_norm: |Hg|.
+        cosine: gHg / (|g| |Hg|), clipped to [-1, 1]; 0 where Hg = 0.
+        error: a bound on |<g, (H~ - H) g>| / gg when the product H~g is not exact.
+    """
+
+    grad_norm: float
+    product_norm: float
+    cosine: float
+    error: float = 0.0
+
+    @property
+    def local_lipschitz(self) -> float:
+        """|Hg| / |g|, the local L1."""
+        return self.product_norm / self.grad_norm
+
+    @property
+    def rayleigh(self) -> float:
+        """gHg / gg, the curvature along the gradient."""
+        return self.cosine * self.local_lipschitz
+
+
+def parse_cycle(scaling: str) -> tuple[str, ...]:
+    """The scales a name stands for, in order.
+
+    >>> parse_cycle("CGMR")
+    ('CG', 'MR')
+    >>> parse_cycle("gm")
+    ('GM',)
+    """
+    if not isinstance(scaling, str) or not re.fullmatch("(CG|MR|GM)+", scaling.upper()):
+        raise ValueError(
+            f"`scaling={scaling!r}` is unknown. Use 'CG', 'MR', 'GM' or a cycle of them, "
+            "such as 'CGMR', 'MRCG' or 'CGMRGM'."
+        )
+    return tuple(re.findall("CG|MR|GM", scaling.upper()))
+
+
+def curvature_case(angle: Angle, sigma: float) -> Curvature:
+    """SPC, LPC or NC; an inexact product decides only where its error cannot.
+
+        SPC  if gHg - e > sigma gg,    NC  if gHg + e < 0,    LPC otherwise;    e = angle.error gg
+
+    A curvature so small that its inverse overflows is limited, not strong.
+
+    >>> curvature_case(Angle(grad_norm=1.0, product_norm=2.0, cosine=1.0), sigma=1e-6)
+    <Curvature.SPC: 'SPC'>
+    """
+    if angle.rayleigh - angle.error > sigma and math.isfinite(_cg(angle) * angle.grad_norm):
+        return Curvature.SPC
+    if angle.rayleigh + angle.error < 0:
+        return Curvature.NC
+    return Curvature.LPC
+
+
+def scale(name: str, angle: Angle, sigma: float) -> float:
+    """The SPC scale of that name; MR <= GM <= CG <= 1/sigma holds to the last bit.
+
+    GM = |g| / |Hg|        MR = cosine GM        CG = GM / cosine
+    """
+    if name == "CG":
+        s = _cg(angle)
+    elif name == "MR":
+        s = angle.cosine * _gm(angle)
+    else:
+        s = _gm(angle)
+    # Only rounding can exceed 1/sigma in SPC; the minimum keeps the bound and the order exact.
+    return min(s, 1 / sigma) if sigma > 0 else s
+
+
+def _gm(angle: Angle) -> float:
+    return angle.grad_norm / angle.product_norm
+
+
+def _cg(angle: Angle) -> float:
+    return _gm(angle) / angle.cosine
+
+
+def choose_scale(
+    angle: Angle, *, name: str, sigma: float, s_lpc: float, s_nc: float
+) -> tuple[Curvature, float]:
+    """The curvature case and the scale to use, `name` being the SPC scale whose turn it is.
+
+    >>> choose_scale(Angle(2.0, 8.0, 0.5), name="CG", sigma=0.0, s_lpc=1.0, s_nc=1.0)
+    (<Curvature.SPC: 'SPC'>, 0.5)
+    """
+    case = curvature_case(angle, sigma)
+    if case is Curvature.SPC:
+        return case, scale(name, angle, sigma)
+    return case, s_lpc if case is Curvature.LPC else s_nc

@@ -1,0 +1,79 @@
+"""Scalars from vectors: dots and norms as Python floats, accumulated in float64.
+
+Norms do not overflow or underflow: outside a safe range the vector is scaled by a power of two
+first, which changes no bit of the result otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+_SAFE = (1e-140, 1e140)  # squares of norms in here are finite and normal in float64
+
+
+def _wide(v: Tensor) -> torch.dtype:
+    return torch.float32 if v.device.type == "mps" else torch.float64  # mps has no float64
+
+
+def _safe(value: float) -> bool:
+    return _SAFE[0] < value < _SAFE[1]
+
+
+def _exponent(v: Tensor) -> int:
+    """The e for which the largest entry of v lies in [2^(e-1), 2^e); 0 where there is none."""
+    largest = float(v.abs().max())
+    return math.frexp(largest)[1] if math.isfinite(largest) and largest > 0 else 0
+
+
+def _shifted(v: Tensor, e: int) -> Tensor:
+    return torch.ldexp(v.to(_wide(v)), torch.tensor(-e, device=v.device))
+
+
+def dot(a: Tensor, b: Tensor) -> float:
+    """<a, b> in float64."""
+    return float(_dot(a, b))
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    wide = _wide(a)
+    return torch.dot(a.to(wide), b.to(wide))
+
+
+def norm(v: Tensor) -> float:
+    """|v| in float64, without overflow or underflow; inf or nan if v has such an entry."""
+    if v.numel() == 0:
+        return 0.0
+    plain = float(torch.linalg.vector_norm(v, dtype=_wide(v)))
+    if _safe(plain):
+        return plain
+    e = _exponent(v)
+    if e == 0:
+        return plain
+    return _ldexp(float(torch.linalg.vector_norm(_shifted(v, e))), e)
+
+
+def _ldexp(mantissa: float, e: int) -> float:
+    try:
+        return math.ldexp(mantissa, e)
+    except OverflowError:
+        return math.inf
+
+
+def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float, float]:
+    """|v| and the cosine of the angle between v and `along`, clipped to [-1, 1]."""
+    wide = _wide(v)
+    both = torch.stack((torch.linalg.vector_norm(v, dtype=wide), _dot(v, along)))
+    v_norm, inner = both.tolist()
+    if not (_safe(v_norm) and _safe(along_norm)):
+        v_norm = norm(v)
+        if v_norm == 0 or not math.isfinite(v_norm):
+            return v_norm, 0.0
+        e, e_along = _exponent(v), _exponent(along)
+        inner = dot(_shifted(v, e), _shifted(along, e_along))
+        cosine = inner / (_ldexp(v_norm, -e) * _ldexp(along_norm, -e_along))
+    else:
+        cosine = inner / (v_norm * along_norm)
+    return v_norm, max(-1.0, min(1.0, cosine))
