@@ -31,7 +31,7 @@ class Status(Enum):
     STOPPED = "The callback asked to stop."
     ROUNDING = "f cannot resolve a further decrease in this precision."
     LINE_SEARCH = "No trial of the line search was accepted."
-    NON_FINITE = "A Hessian-vector product was not finite."
+    NON_FINITE = "f, its gradient or a Hessian-vector product was not finite at the next point."
 
 
 _FAILED = {
@@ -186,14 +186,12 @@ def minimize(
     """
     limits = _Limits(gtol, max_oracle_calls, max_iterations, max_seconds)
     method = ScaledGradient() if method is None else method
-    for name in ("init", "step"):
-        if not callable(getattr(method, name, None)):
-            raise TypeError(
-                "`minimize(method=...)` must be a method such as `ScaledGradient()`, "
-                f"got {method!r}."
-            )
+    if not all(hasattr(method, name) for name in ("init", "step", "depth")):
+        raise TypeError(
+            f"`minimize(method=...)` must be a method such as `ScaledGradient()`, got {method!r}."
+        )
     objective, x, shape = _start(fun, x0)
-    run = _Run(objective.at(x), shape)
+    run = _Run(objective.at(x, method.depth), shape)
     try:
         status = run.loop(method, limits, callback)
     finally:
@@ -257,6 +255,8 @@ class _Run:
                 return Status.NON_FINITE
             if step.failure is not None:
                 return _FAILED[step.failure]
+            if not point.is_finite():
+                return Status.NON_FINITE
             point.accept()
             self.point.release()
             self.point = point

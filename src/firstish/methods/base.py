@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from firstish.objectives.point import Point
+from firstish.objectives.point import Depth, Point
 from firstish.scaling import Curvature
 
 
@@ -56,7 +56,15 @@ State = TypeVar("State")
 
 
 class Method(Protocol[State]):
-    """Frozen settings; the state is passed in and handed back."""
+    """Frozen settings; the state is passed in and handed back.
+
+    `depth` says how far the method asks its points, so that none keeps a graph for a product that
+    is never made.
+    """
+
+    @property
+    def depth(self) -> Depth:
+        """The depth of the points the method steps from."""
 
     def init(self, point: Point) -> State:
         """The state before the first step."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from firstish.errors import NonFiniteError
 from firstish.line_search import Armijo
 from firstish.methods.base import Failure, Step
 from firstish.methods.ray import ray
-from firstish.objectives.point import Point
+from firstish.objectives.point import Depth, Point
 from firstish.scaling import Curvature, choose_scale, parse_cycle
 
 
@@ -43,6 +43,8 @@ class ScaledGradient:
         >>> firstish.minimize(lambda x: (x**2).sum(), x0, method=method).iterations
         1
     """
+
+    depth: ClassVar[Depth] = "product"
 
     scaling: str = "CGMR"
     sigma: float = 1e-6

@@ -144,6 +144,10 @@ class Point(ABC):
     def release(self) -> None:
         """Drop whatever graph is still held."""
 
+    def is_finite(self) -> bool:
+        """Whether f and its gradient are finite here."""
+        return math.isfinite(self.value) and math.isfinite(self.grad_norm)
+
     def require_finite(self) -> None:
         """Raise if f or its gradient is not finite here."""
         if not math.isfinite(self.value):

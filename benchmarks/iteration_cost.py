@@ -1,0 +1,148 @@
+"""Time of `minimize` per iteration over the bare autograd calls it cannot avoid.
+
+    .venv/bin/python benchmarks/iteration_cost.py [--blocks 15]
+
+Bare calls of one unit-step iteration: the forward pass, the backward pass with its graph, and the
+product on that graph. Blocks of both alternate, so that the noise of the machine falls on both; the
+ratio is the median over blocks of (ours / bare). Then the growth of the process's memory over 1,000
+iterations is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+
+import firstish
+
+BARS = {"digits logistic": 1.15, "MLP 784-100-100-10, 10,000 rows": 1.05}
+
+
+def digits_logistic() -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """Multinomial logistic regression on scikit-learn's digits, lambda = 1e-3."""
+    pixels, labels = load_digits(return_X_y=True)
+    rows = torch.tensor(pixels / 16, dtype=torch.float64)
+    rows = torch.cat([rows, torch.ones(len(rows), 1, dtype=torch.float64)], 1)
+    targets = torch.tensor(labels)
+    last = torch.zeros(len(rows), 1, dtype=torch.float64)
+
+    def loss(x: Tensor) -> Tensor:
+        logits = torch.cat([rows @ x.view(9, -1).T, last], 1)
+        return F.cross_entropy(logits, targets) + 0.5e-3 * x.dot(x)
+
+    return loss, torch.zeros(9 * rows.shape[1], dtype=torch.float64)
+
+
+def mlp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """A GELU network on random rows, its parameters as one vector."""
+    torch.manual_seed(0)
+    rows, targets = torch.rand(10_000, 784, dtype=torch.float64), torch.randint(10, (10_000,))
+    sizes = [784, 100, 100, 10]
+    shapes = [s for a, b in pairwise(sizes) for s in ((b, a), (b,))]
+    layers = [nn.Linear(a, b).double() for a, b in pairwise(sizes)]
+    x0 = torch.cat([p.detach().reshape(-1) for layer in layers for p in layer.parameters()])
+
+    def loss(x: Tensor) -> Tensor:
+        parts = torch.split(x, [torch.Size(s).numel() for s in shapes])
+        w1, b1, w2, b2, w3, b3 = (p.view(s) for p, s in zip(parts, shapes, strict=True))
+        hidden = F.gelu(F.linear(F.gelu(F.linear(rows, w1, b1)), w2, b2))
+        return F.cross_entropy(F.linear(hidden, w3, b3), targets)
+
+    return loss, x0
+
+
+def bare(loss: Callable[[Tensor], Tensor], x0: Tensor, iterations: int) -> float:
+    """Seconds per iteration of the autograd calls alone."""
+    start = time.perf_counter()
+    for _ in range(iterations):
+        x = x0.detach().requires_grad_()
+        (g,) = torch.autograd.grad(loss(x), x, create_graph=True)
+        torch.autograd.grad(g, x, g.detach())
+    return (time.perf_counter() - start) / iterations
+
+
+def ours(loss: Callable[[Tensor], Tensor], x0: Tensor, iterations: int) -> float:
+    """Seconds per unit-step iteration of `minimize`, the checks of the first one left out."""
+    result = firstish.minimize(
+        loss, x0, gtol=0, max_oracle_calls=None, max_iterations=iterations + 1
+    )
+    spent = [
+        after.seconds - before.seconds
+        for before, after in pairwise(result.history[1:])
+        if before.trials == 1 and before.step_size == 1
+    ]
+    return sum(spent) / len(spent)
+
+
+def compare(name: str, problem: tuple[Callable[[Tensor], Tensor], Tensor], blocks: int) -> bool:
+    """Print one line; True if the bar is met."""
+    loss, x0 = problem
+    once = bare(loss, x0, 3)
+    iterations = max(3, min(100, int(0.5 / once)))
+    pairs = [(ours(loss, x0, iterations), bare(loss, x0, iterations)) for _ in range(blocks)]
+    ratio = statistics.median(a / b for a, b in pairs)
+    spread = sorted(a / b for a, b in pairs)
+    low, high = spread[len(spread) // 4], spread[3 * len(spread) // 4]
+    met = ratio <= BARS[name]
+    best_ours, best_bare = (min(times) * 1e3 for times in zip(*pairs, strict=True))
+    print(f"{name}: ours {best_ours:.3f} ms, bare {best_bare:.3f} ms at best")
+    print(
+        f"  ratio {ratio:.3f} (quartiles {low:.3f} to {high:.3f}), bar {BARS[name]}: "
+        f"{'met' if met else 'MISSED'}"
+    )
+    return met
+
+
+def anonymous_memory() -> float:
+    """MiB of anonymous memory of this process."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    (line,) = (x for x in status.read_text().splitlines() if x.startswith("RssAnon"))
+    return int(line.split()[1]) / 1024
+
+
+def memory_growth() -> float:
+    """MiB by which 1,000 iterations after the first 100 grow the process."""
+    loss, x0 = digits_logistic()
+    seen: list[float] = []
+
+    def look(progress: firstish.Progress) -> None:
+        if progress.row.iteration in (100, 1100):
+            gc.collect()
+            seen.append(anonymous_memory())
+
+    method = firstish.ScaledGradient(scaling="GM")  # slow enough to keep going for so long
+    firstish.minimize(
+        loss, x0, method=method, gtol=0, max_oracle_calls=None, max_iterations=1101, callback=look
+    )
+    return seen[1] - seen[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--blocks", type=int, default=15)
+    blocks = parser.parse_args().blocks
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {blocks} blocks")
+    met = [
+        compare(name, problem, blocks)
+        for name, problem in zip(BARS, (digits_logistic(), mlp()), strict=True)
+    ]
+    growth = memory_growth()
+    print(f"memory growth over 1,000 iterations: {growth:.2f} MiB (the history's rows included)")
+    raise SystemExit(0 if all(met) and growth < 5 else 1)
+
+
+if __name__ == "__main__":
+    main()
