@@ -3,8 +3,9 @@
 from firstish import theory
 from firstish.errors import NondeterministicError, NonFiniteError, ProductError
 from firstish.line_search import Armijo
+from firstish.loop import Status
 from firstish.methods import Method, ScaledGradient, Step
-from firstish.minimize import Progress, Result, Status, minimize
+from firstish.minimize import Progress, Result, minimize
 from firstish.objectives import FunctionObjective, ModuleObjective, Objective, Point
 from firstish.optim import ScaledGD
 from firstish.records import Row

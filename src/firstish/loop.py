@@ -1,0 +1,162 @@
+"""One run of a method on an objective, an iteration at a time.
+
+`minimize` drives it to the end; the experiment runner also saves it and starts it again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from torch import Tensor
+
+from firstish.errors import NonFiniteError
+from firstish.methods.base import AnyMethod, Failure
+from firstish.objectives.point import Meter, Objective
+from firstish.records import Row, make_row
+
+
+class Status(Enum):
+    """How a run ended."""
+
+    CONVERGED = "The gradient norm is at most gtol."
+    MAX_ORACLE_CALLS = "The budget of oracle calls is spent."
+    MAX_ITERATIONS = "The budget of iterations is spent."
+    MAX_SECONDS = "The budget of seconds is spent."
+    STOPPED = "The callback asked to stop."
+    ROUNDING = "f cannot resolve a further decrease in this precision."
+    LINE_SEARCH = "No trial of the line search was accepted."
+    NON_FINITE = "f, its gradient or a Hessian-vector product was not finite at the next point."
+
+
+_FAILED = {
+    Failure.STATIONARY: Status.CONVERGED,
+    Failure.ROUNDING: Status.ROUNDING,
+    Failure.LINE_SEARCH: Status.LINE_SEARCH,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When to stop; see `minimize`."""
+
+    gtol: float = 0.0
+    max_oracle_calls: float | None = None
+    max_iterations: int | None = None
+    max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.gtol < math.inf:
+            raise ValueError(
+                f"`minimize(gtol=...)` must be at least 0 and finite, got {self.gtol}."
+            )
+        for name in ("max_oracle_calls", "max_iterations", "max_seconds"):
+            limit = getattr(self, name)
+            if limit is not None and not limit >= 0:
+                raise ValueError(f"`minimize({name}=...)` must be at least 0, got {limit}.")
+
+    def reached(self, row: Row) -> Status | None:
+        """The reason to stop at this point, if there is one."""
+        if row.grad_norm <= self.gtol:
+            return Status.CONVERGED
+        if self.max_iterations is not None and row.iteration >= self.max_iterations:
+            return Status.MAX_ITERATIONS
+        if self.max_oracle_calls is not None and row.oracle_calls >= self.max_oracle_calls:
+            return Status.MAX_ORACLE_CALLS
+        if self.max_seconds is not None and row.seconds >= self.max_seconds:
+            return Status.MAX_SECONDS
+        return None
+
+
+class Clock:
+    """Seconds since the start, less the time away."""
+
+    def __init__(self, already: float = 0.0) -> None:
+        self._start = time.perf_counter() - already
+
+    def seconds(self) -> float:
+        """What the clock shows."""
+        return time.perf_counter() - self._start
+
+    def forget_since(self, shown: float) -> None:
+        """Go back to what the clock showed: the time since does not count."""
+        self._start += self.seconds() - shown
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that a run needs to go on to the same numbers."""
+
+    x: Tensor
+    state: Any
+    iterations: int
+    spent: Meter
+    seconds: float
+
+
+class Run:
+    """The current point, the method's state and the counters.
+
+    Args:
+        objective: f.
+        x: where to start.
+        method: what to do.
+        resume: a snapshot to go on from, instead of x.
+    """
+
+    def __init__(
+        self, objective: Objective, x: Tensor, method: AnyMethod, resume: Snapshot | None = None
+    ) -> None:
+        self.method = method
+        self.point = objective.at(x if resume is None else resume.x, method.depth)
+        self.clock = Clock()
+        before = self.point.meter.copy()
+        self.point.require_finite()
+        self.point.accept()
+        if resume is None:
+            self.state = method.init(self.point)
+            self.iterations = 0
+            self._before = before
+        else:
+            self.state = resume.state
+            self.iterations = resume.iterations
+            # Evaluating the point again is not counted a second time.
+            self._before = self.point.meter.since(resume.spent)
+            self.clock = Clock(resume.seconds)
+
+    def here(self) -> Row:
+        """The current point as a row without a step."""
+        value, grad_norm = self.point.value, self.point.grad_norm  # evaluated before the meter
+        spent = self.point.meter.since(self._before)
+        return make_row(self.iterations, spent, self.clock.seconds(), value, grad_norm, None)
+
+    def advance(self, limits: Limits) -> Row | Status:
+        """One iteration, or the reason why there is none."""
+        here = self.here()
+        status = limits.reached(here)
+        if status is not None:
+            return status
+        try:
+            point, step, state = self.method.step(self.point, self.state)
+        except NonFiniteError:
+            if self.iterations == 0:
+                raise
+            return Status.NON_FINITE
+        if step.failure is not None:
+            return _FAILED[step.failure]
+        if not point.is_finite():
+            return Status.NON_FINITE
+        point.accept()
+        self.point.release()
+        self.point, self.state = point, state
+        self.iterations += 1
+        spent = Meter(here.oracle_calls, here.passes)
+        return make_row(here.iteration, spent, here.seconds, here.value, here.grad_norm, step)
+
+    def snapshot(self) -> Snapshot:
+        """The run as it is now."""
+        spent = self.point.meter.since(self._before)
+        return Snapshot(self.point.x, self.state, self.iterations, spent, self.clock.seconds())

@@ -1,0 +1,92 @@
+"""What a problem is: its formula, its settings, and how to build it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from firstish.objectives.point import Objective
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a user may choose when a problem is built.
+
+    Args:
+        subset: the number of rows to use, from the front; None for all.
+        dtype: None for the problem's own.
+        device: where to compute.
+        seed: for the initial parameters.
+        data: a folder with data sets; None for the usual places.
+    """
+
+    subset: int | None = None
+    dtype: torch.dtype | None = None
+    device: str = "cpu"
+    seed: int = 0
+    data: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """A problem built: ready to minimise.
+
+    Args:
+        objective: f.
+        x0: the start, one vector.
+        rows: how many data rows f averages over.
+        mu: strong convexity constant, where theory gives it.
+        lipschitz: Lipschitz constant of the gradient, where theory gives it.
+    """
+
+    objective: Objective
+    x0: Tensor
+    rows: int
+    mu: float | None = None
+    lipschitz: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A problem of the paper, or one of ours.
+
+    Args:
+        name: what the command line calls it.
+        title: for figures and tables.
+        formula: the objective, in LaTeX.
+        choices: what the paper leaves open, and what is fixed here.
+        build: makes the instance.
+        dtype: the precision the problem is solved in.
+        sigma: curvature tolerance for the scaled methods.
+        rho: Armijo's constant for the scaled methods and line-search GD.
+        gtol: tolerance on the gradient norm.
+        budget: oracle calls per method.
+        scaling: the scaling the paper shows for this problem.
+        grids: step sizes to tune over, by method.
+        rates: the step sizes that won in the paper, by method.
+    """
+
+    name: str
+    title: str
+    formula: str
+    choices: tuple[str, ...]
+    build: Callable[[Options], Instance]
+    dtype: torch.dtype = torch.float64
+    sigma: float = 1e-6
+    rho: float = 1e-4
+    gtol: float = 1e-4
+    budget: int = 10_000
+    scaling: str = "CGMR"
+    grids: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
+
+    def load(self, options: Options | None = None) -> Instance:
+        """Build the problem, in its own precision unless the options say otherwise."""
+        options = Options() if options is None else options
+        if options.subset is not None and options.subset < 1:
+            raise ValueError(f"`Options(subset=...)` must be at least 1, got {options.subset}.")
+        return self.build(options)

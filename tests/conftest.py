@@ -1,0 +1,31 @@
+"""Strict and repeatable: float64, fixed seeds, no random choice inside a test, one thread."""
+
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, settings
+
+torch.set_num_threads(1)
+
+settings.register_profile(
+    "repeatable",
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "mutations",  # a fault need only be seen, not shrunk
+    settings.get_profile("repeatable"),
+    phases=[Phase.explicit, Phase.generate],
+)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def repeatable():
+    """float64 by default and a fixed seed, and both left as they were."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(0)
+    yield
+    torch.set_default_dtype(dtype)
