@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.functional import hessian, jacobian
 from torch.nn.functional import cross_entropy, gelu
 
-from firstish import FunctionObjective, Point, ScaledGradient
+from firstish import FunctionObjective, Point, ScaledGradient, minimize
 from firstish.objectives import Meter, Product
 from firstish.scaling import Curvature
 
@@ -202,3 +202,11 @@ class Waves:
 
     def point(self, x, error=0.0) -> DensePoint:
         return DensePoint(torch.from_numpy(x), self.f, self.g, lambda z: self.H(z) + error)
+
+
+def run(fun, x0, *, product="double-backward", **options):
+    """`minimize`, and the points it went through."""
+    xs = [x0.clone()]
+    objective = FunctionObjective(fun, x0, product=product)
+    result = minimize(objective, x0, callback=lambda p: xs.append(p.x.clone()), **options)
+    return result, xs

@@ -68,6 +68,7 @@ class Problem:
         scaling: the scaling the paper shows for this problem.
         grids: step sizes to tune over, by method.
         rates: the step sizes that won in the paper, by method.
+        panel: the methods `firstish run` compares on it, if not the standard ones.
     """
 
     name: str
@@ -83,6 +84,7 @@ class Problem:
     scaling: str = "CGMR"
     grids: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
+    panel: tuple[str, ...] = ()
 
     def load(self, options: Options | None = None) -> Instance:
         """Build the problem, in its own precision unless the options say otherwise."""

@@ -1,0 +1,1 @@
+"""Problems against methods: run, record, summarise, draw."""

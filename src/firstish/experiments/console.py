@@ -1,0 +1,147 @@
+"""What a person sees while a run goes, and the table at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from firstish.experiments.methods import METHODS, Choice
+from firstish.experiments.summary import GAPS, Line, Reached, Summary
+from firstish.experiments.tuning import Tuning
+from firstish.loop import Limits
+from firstish.records import Row
+
+
+class Live:
+    """An observer that shows one line per method: objective, gradient norm, calls, time left."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description:<28}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.fields[shown]}"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._next = 0.0
+
+    def __enter__(self) -> Live:
+        if self._console.is_terminal:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
+        """A grid is about to run."""
+        grid = ", ".join(f"{r:g}" for r in rates)
+        together = f", {jobs} at a time" if jobs > 1 else ""
+        self._console.print(f"tuning {METHODS[choice.name].label} over {grid}{together} ...")
+
+    def tuned(self, choice: Choice, tuning: Tuning) -> None:
+        """A grid has run."""
+        if tuning.winner is None:
+            self._console.print(f"  no step size of {choice.name} stayed finite")
+            return
+        self._console.print(
+            f"  {tuning.winner:g} won; the grid took {tuning.oracle_calls:g} oracle calls and "
+            f"{tuning.seconds:.1f} s"
+        )
+
+    def started(self, choice: Choice, limits: Limits) -> None:
+        """A method begins."""
+        self._tasks[choice.key] = self._progress.add_task(
+            METHODS[choice.name].label, total=limits.max_oracle_calls, shown=""
+        )
+
+    def advanced(self, choice: Choice, row: Row) -> None:
+        """A method has taken a step."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + 0.1
+        shown = f"f {row.value:<12.6g} |g| {row.grad_norm:<9.2e} {row.oracle_calls:>7g} calls"
+        self._progress.update(self._tasks[choice.key], completed=row.oracle_calls, shown=shown)
+
+    def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
+        """A method has ended, well or badly."""
+        self._progress.remove_task(self._tasks.pop(choice.key))
+        label = METHODS[choice.name].label
+        if "value" not in outcome:
+            self._console.print(f"{label:<28} {outcome['message']}", style="red")
+            return
+        self._console.print(
+            f"{label:<28} f {outcome['value']:<12.8g} |g| {outcome['grad_norm']:<9.2e} "
+            f"{outcome['oracle_calls']:>7g} calls {outcome['seconds']:>7.1f} s  "
+            f"{outcome['status'].lower().replace('_', ' ')}"
+        )
+
+
+def table(summary: Summary) -> Table:
+    """The methods, the best first."""
+    run = summary.run
+    shown = Table(
+        title=f"{run['problem']}: oracle calls to targets",
+        caption=(
+            f"lowest f seen {summary.lowest:.8g}; gap d: f at most lowest + d (f0 - lowest); "
+            "unit: share of steps with alpha = 1; +curv: those that also satisfy the curvature "
+            "condition at 0.9; with tuning: calls of the whole grid"
+        ),
+    )
+    shown.add_column("method", no_wrap=True)
+    for gap in GAPS:
+        shown.add_column(f"gap {gap:.0e}", justify="right")
+    shown.add_column(f"|g| ≤ {run['gtol']:g}", justify="right")
+    for name in ("seconds", "step size", "unit", "+curv", "SPC/LPC/NC", "with tuning"):
+        shown.add_column(name, justify="right")
+    for line in ranked(summary):
+        shown.add_row(*cells(line))
+    return shown
+
+
+def ranked(summary: Summary) -> list[Line]:
+    """Lines by how soon they met the tightest target they met."""
+
+    def rank(line: Line) -> tuple[int, float]:
+        met = [r.oracle_calls for r in line.to_gap if r.oracle_calls is not None]
+        return -len(met), met[-1] if met else 0.0
+
+    return sorted(summary.lines, key=rank)
+
+
+def cells(line: Line) -> list[str]:
+    """One line of the table, as text."""
+    return [
+        line.label,
+        *(_calls(r) for r in line.to_gap),
+        _calls(line.to_gtol),
+        f"{line.outcome['seconds']:.1f}" if "seconds" in line.outcome else "failed",
+        "" if line.rate is None else f"{line.rate:g}",
+        _percent(line.unit_steps),
+        _percent(line.curvature_condition),
+        "/".join(str(n) for n in line.cases.values()),
+        "" if line.tuning is None else f"{line.tuning['oracle_calls']:g}",
+    ]
+
+
+def _calls(reached: Reached) -> str:
+    return "-" if reached.oracle_calls is None else f"{reached.oracle_calls:g}"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.4g}%"

@@ -1,0 +1,75 @@
+"""Plain curves from rows, and the look of each method: the same everywhere, in print and page."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from firstish.experiments.methods import METHODS, parse_choice
+
+# Okabe and Ito's palette, told apart by people with any colour vision; dashes tell the rest.
+_BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+_YELLOW, _BLUE, _RED, _PINK = "#B8A800", "#0072B2", "#D55E00", "#CC79A7"  # yellow darkened
+
+_LOOKS: dict[str, tuple[str, str]] = {
+    "cgmr": (_RED, "solid"),
+    "mrcg": (_BLUE, "solid"),
+    "cg": (_ORANGE, "dash"),
+    "mr": (_SKY, "dash"),
+    "gm": (_GREEN, "dash"),
+    "adam": (_BLACK, "solid"),
+    "heavy-ball": (_GREEN, "dashdot"),
+    "nesterov": (_PINK, "dashdot"),
+    "fixed": (_YELLOW, "dot"),
+    "line-search": (_PINK, "solid"),
+    "line-search-full": (_ORANGE, "dot"),
+    "line-search-no": (_SKY, "dot"),
+    "pono": (_GREEN, "solid"),
+    "pono-uncapped": (_GREEN, "dot"),
+    "lbfgs": (_BLACK, "dash"),
+    "adgd": (_SKY, "solid"),
+    "adgd2": (_SKY, "dashdot"),
+    "abbmin": (_YELLOW, "solid"),
+    "cdat": (_RED, "dot"),
+}
+_MORE = [(c, d) for d in ("dash", "dashdot", "dot") for c in (_BLUE, _RED, _BLACK, _ORANGE)]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Colour and dash (in plotly's words) of a method."""
+
+    label: str
+    colour: str
+    dash: str
+
+
+def look(key: str, position: int = 0) -> Look:
+    """How to draw a method; one given with a step size varies with its position in the run."""
+    choice = parse_choice(key)
+    colour, dash = _LOOKS.get(choice.name, _MORE[position % len(_MORE)])
+    label = METHODS[choice.name].label
+    if choice.rate is None:
+        return Look(label, colour, dash)
+    colour, dash = _MORE[position % len(_MORE)]
+    return Look(f"{label} @ {choice.rate:g}" if choice.rate != "paper" else label, colour, dash)
+
+
+def thin(rows: list[dict[str, Any]], most: int = 1500) -> list[dict[str, Any]]:
+    """At most so many rows, dense at the beginning as a logarithmic axis shows them."""
+    if len(rows) <= most:
+        return rows
+    ratio = math.log(len(rows)) / (most - 1)
+    kept = sorted({min(len(rows) - 1, round(math.exp(ratio * k)) - 1) for k in range(most)})
+    every = max(1, len(rows) // (most // 2))
+    return [rows[k] for k in sorted({*kept, *range(0, len(rows), every), len(rows) - 1})]
+
+
+def best_so_far(rows: list[dict[str, Any]]) -> list[float]:
+    """The lowest value up to each row: what a non-monotone method would hand back."""
+    lowest, out = math.inf, []
+    for row in rows:
+        lowest = min(lowest, row["value"])
+        out.append(lowest)
+    return out

@@ -1,0 +1,161 @@
+"""The methods by the names the command line uses. Adding one is one line in `METHODS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from firstish import baselines
+from firstish.line_search import Armijo
+from firstish.methods import AnyMethod, ScaledGradient
+from firstish.problems.base import Instance, Problem
+
+Make = Callable[[Problem, Instance, float | None], AnyMethod]
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSpec:
+    """How to make a method for a problem.
+
+    Args:
+        label: for tables and figures.
+        make: from the problem, its instance and a step size (None where the method has none or
+            theory gives it).
+        rated: whether it has a step size to set.
+        theory: whether the problem's constants can give that step size.
+    """
+
+    label: str
+    make: Make
+    rated: bool = False
+    theory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A method as the user wrote it: `adam`, `adam@0.01` or `adam@paper`."""
+
+    name: str
+    rate: float | str | None = None
+
+    @property
+    def key(self) -> str:
+        """The name of its records."""
+        return self.name if self.rate is None else f"{self.name}@{self.rate}"
+
+
+def _scaled(scaling: str) -> MethodSpec:
+    def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
+        search = Armijo(rho=problem.rho)
+        return ScaledGradient(scaling=scaling, sigma=problem.sigma, line_search=search)
+
+    return MethodSpec(scaling, make)
+
+
+def _line_search(label: str, reset: baselines.Reset) -> MethodSpec:
+    def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
+        return baselines.LineSearch(reset=reset, line_search=Armijo(rho=problem.rho))
+
+    return MethodSpec(label, make)
+
+
+def _constant(label: str, method: AnyMethod) -> MethodSpec:
+    return MethodSpec(label, lambda problem, instance, rate: method)
+
+
+def _descent(
+    label: str,
+    kind: type[baselines.FixedStep] | type[baselines.HeavyBall] | type[baselines.Nesterov],
+) -> MethodSpec:
+    def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
+        if rate is not None:
+            return kind(step_size=rate)
+        if instance.mu is None or instance.lipschitz is None:
+            raise ValueError(f"{label} has no step size on {problem.name}: no grid stayed finite.")
+        return kind.from_constants(mu=instance.mu, lipschitz=instance.lipschitz)
+
+    return MethodSpec(label, make, rated=True, theory=True)
+
+
+def _adam(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
+    if rate is None:
+        raise ValueError(f"Adam has no step size on {problem.name}: no grid stayed finite.")
+    return baselines.Adam(step_size=rate)
+
+
+METHODS: dict[str, MethodSpec] = {
+    "cgmr": _scaled("CGMR"),
+    "mrcg": _scaled("MRCG"),
+    "cg": _scaled("CG"),
+    "mr": _scaled("MR"),
+    "gm": _scaled("GM"),
+    "fixed": _descent("Fixed step", baselines.FixedStep),
+    "heavy-ball": _descent("Heavy ball", baselines.HeavyBall),
+    "nesterov": _descent("Nesterov", baselines.Nesterov),
+    "adam": MethodSpec("Adam", _adam, rated=True),
+    "line-search": _line_search("Line search (limited reset)", "limited"),
+    "line-search-full": _line_search("Line search (full reset)", "full"),
+    "line-search-no": _line_search("Line search (no reset)", "no"),
+    "pono": _constant("PoNo", baselines.PoNo()),
+    "pono-uncapped": _constant("PoNo (step up to 1e10)", baselines.PoNo(max_step=1e10)),
+    "lbfgs": _constant("L-BFGS", baselines.LBFGS()),
+    "adgd": _constant("AdGD", baselines.AdGD()),
+    "adgd2": _constant("AdGD-2", baselines.AdGD2()),
+    "abbmin": _constant("ABBmin", baselines.ABBmin()),
+    "cdat": _constant("CDAT", baselines.CDAT()),
+}
+
+PANEL = (
+    "cgmr",
+    "mrcg",
+    "cg",
+    "mr",
+    "gm",
+    "adam",
+    "heavy-ball",
+    "nesterov",
+    "fixed",
+    "line-search",
+    "pono",
+    "lbfgs",
+)
+"""What `firstish run` compares when no method is named."""
+
+
+def parse_choice(text: str) -> Choice:
+    """`adam`, `adam@0.01` or `adam@paper`.
+
+    >>> parse_choice("adam@0.01")
+    Choice(name='adam', rate=0.01)
+    """
+    name, _, rate = text.strip().lower().partition("@")
+    if name not in METHODS:
+        raise ValueError(f"Unknown method {name!r}. Use one of: {', '.join(METHODS)}.")
+    if not rate:
+        return Choice(name)
+    if not METHODS[name].rated:
+        raise ValueError(f"`{text}`: {name} has no step size to set. Write {name!r}.")
+    if rate == "paper":
+        return Choice(name, rate)
+    try:
+        return Choice(name, float(rate))
+    except ValueError:
+        raise ValueError(
+            f"`{text}`: {rate!r} is no step size. Write a number, or 'paper'."
+        ) from None
+
+
+def fixed_rate(choice: Choice, problem: Problem, instance: Instance) -> float | None:
+    """The step size, where nothing has to be tuned; see `needs_tuning`."""
+    if choice.rate == "paper":
+        if choice.name not in problem.rates:
+            raise ValueError(f"The paper states no step size of {choice.name} for {problem.name}.")
+        return problem.rates[choice.name]
+    return None if choice.rate is None else float(choice.rate)
+
+
+def needs_tuning(choice: Choice, instance: Instance) -> bool:
+    """Whether a step size must be found by trying a grid."""
+    spec = METHODS[choice.name]
+    known = spec.theory and instance.mu is not None and instance.lipschitz is not None
+    return spec.rated and choice.rate is None and not known

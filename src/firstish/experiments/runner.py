@@ -1,0 +1,207 @@
+"""Run methods on a problem into a folder, so that any interruption can be gone on from.
+
+DIR/run.json              what is being run; compared on resume
+DIR/<method>.jsonl        a row per iteration, appended as it goes
+DIR/checkpoints/          x, method state, random state and counters, every few seconds
+DIR/tuning/<method>.json  a grid of step sizes, its winner and its price
+DIR/summary.json          how each method ended
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+import firstish
+from firstish.experiments import storage
+from firstish.experiments.interrupt import postponed
+from firstish.experiments.methods import METHODS, Choice, fixed_rate, needs_tuning
+from firstish.experiments.settings import Settings
+from firstish.experiments.tuning import Tuning, tune
+from firstish.loop import Limits, Run, Status
+from firstish.methods import AnyMethod
+from firstish.problems import get
+from firstish.problems.base import Instance, Problem
+from firstish.records import Row
+
+
+class Observer(Protocol):
+    """Who is told how the run goes; its time is not counted."""
+
+    def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
+        """A grid is about to run."""
+
+    def tuned(self, choice: Choice, tuning: Tuning) -> None:
+        """A grid has run."""
+
+    def started(self, choice: Choice, limits: Limits) -> None:
+        """A method begins."""
+
+    def advanced(self, choice: Choice, row: Row) -> None:
+        """A method has taken a step."""
+
+    def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
+        """A method has ended, well or badly."""
+
+
+def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> None:
+    """Run everything that is not done yet."""
+    _claim(folder, settings, resume)
+    problem = get(settings.problem)
+    instance = problem.load(settings.options)
+    outcomes = _outcomes(folder)
+    waiting = [m for m in settings.methods if m.key not in outcomes]
+    rates = {m: _rate(m, problem, instance, settings, folder, observer) for m in waiting}
+    _warm_up(instance)
+    for choice in waiting:
+        observer.started(choice, settings.limits())
+        try:
+            method = METHODS[choice.name].make(problem, instance, rates[choice])
+            outcome = _one(choice, method, instance, settings, folder, observer)
+        except Exception as error:  # a method that fails is a row in the table
+            outcome = {"status": "FAILED", "message": f"{type(error).__name__}: {error}"}
+        outcome["rate"] = rates[choice]
+        outcomes[choice.key] = outcome
+        ordered = {m.key: outcomes[m.key] for m in settings.methods if m.key in outcomes}
+        storage.write_json(folder / "summary.json", {"methods": ordered})
+        _checkpoint(folder, choice).unlink(missing_ok=True)
+        observer.ended(choice, outcome)
+
+
+def _claim(folder: Path, settings: Settings, resume: bool) -> None:
+    """Make the folder ours, or check that it is."""
+    mark, wanted = folder / "run.json", settings.describe()
+    if not mark.exists():
+        if folder.exists() and any(folder.iterdir()):
+            raise FileExistsError(f"{folder} is not empty and holds no run. Use another --out.")
+        storage.write_json(mark, {**wanted, **versions(), "started": time.strftime("%FT%T%z")})
+        return
+    found = storage.read_json(mark)
+    if not resume:
+        raise FileExistsError(f"{folder} holds a run. Go on with --resume, or use another --out.")
+    differ = [k for k in wanted if found.get(k) != wanted[k]]
+    if differ:
+        told = "; ".join(f"{k} was {found.get(k)}, is {wanted[k]}" for k in differ)
+        raise ValueError(f"--resume: {folder} was started with other settings: {told}.")
+
+
+def versions() -> dict[str, Any]:
+    """What the numbers depend on besides the settings."""
+    return {
+        "firstish": firstish.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _outcomes(folder: Path) -> dict[str, Any]:
+    path = folder / "summary.json"
+    return dict(storage.read_json(path)["methods"]) if path.exists() else {}
+
+
+def _rate(
+    choice: Choice,
+    problem: Problem,
+    instance: Instance,
+    settings: Settings,
+    folder: Path,
+    observer: Observer,
+) -> float | None:
+    """The step size, found by a grid if nothing else gives it."""
+    if not needs_tuning(choice, instance):
+        return fixed_rate(choice, problem, instance)
+    path = folder / "tuning" / f"{choice.name}.json"
+    if not path.exists():
+        found = tune(settings, choice, observer)
+        storage.write_json(path, asdict(found))
+        observer.tuned(choice, found)
+    winner = storage.read_json(path)["winner"]
+    return None if winner is None else float(winner)
+
+
+def _checkpoint(folder: Path, choice: Choice) -> Path:
+    return folder / "checkpoints" / f"{choice.key}.npz"
+
+
+def _warm_up(instance: Instance) -> None:
+    """Let the objective make its first-time checks, so that they fall on no method's account."""
+    point = instance.objective.at(instance.x0)
+    point.require_finite()
+    if point.grad_norm > 0:
+        point.hvp(point.grad)
+    point.release()
+
+
+def _one(
+    choice: Choice,
+    method: AnyMethod,
+    instance: Instance,
+    settings: Settings,
+    folder: Path,
+    observer: Observer,
+) -> dict[str, Any]:
+    """Run one method to its end, from its checkpoint if there is one."""
+    saved = _checkpoint(folder, choice)
+    run, offset = _begin(method, instance, saved)
+    rows = storage.RowWriter(folder / f"{choice.key}.jsonl", keep=offset)
+    try:
+        with postponed() as asked_to_stop:
+            status = _drive(run, rows, saved, choice, settings, observer, asked_to_stop)
+        last = run.here()
+        rows.write(last)
+    finally:
+        rows.close()
+    return {
+        "status": status.name,
+        "message": status.value,
+        "iterations": last.iteration,
+        "oracle_calls": last.oracle_calls,
+        "passes": last.passes,
+        "seconds": last.seconds,
+        "value": last.value,
+        "grad_norm": last.grad_norm,
+    }
+
+
+def _drive(
+    run: Run,
+    rows: storage.RowWriter,
+    saved: Path,
+    choice: Choice,
+    settings: Settings,
+    observer: Observer,
+    asked_to_stop: Callable[[], bool],
+) -> Status:
+    """Iterate, record and save; the clock stands still for all but the iterations."""
+    limits, last_save = settings.limits(), time.monotonic()
+    while True:
+        outcome = run.advance(limits)
+        shown = run.clock.seconds()
+        if isinstance(outcome, Status):
+            return outcome
+        rows.write(outcome)
+        observer.advanced(choice, outcome)
+        due = time.monotonic() - last_save >= settings.checkpoint_seconds
+        if due or asked_to_stop():
+            storage.save_checkpoint(saved, run.snapshot(), rows.sync())
+            last_save = time.monotonic()
+        if asked_to_stop():
+            raise KeyboardInterrupt
+        run.clock.forget_since(shown)
+
+
+def _begin(method: AnyMethod, instance: Instance, saved: Path) -> tuple[Run, int]:
+    """A new run, or the saved one and how many bytes of its rows count."""
+    if not saved.exists():
+        return Run(instance.objective, instance.x0, method), 0
+    pattern = method.init(instance.objective.at(instance.x0, method.depth))
+    snapshot, offset = storage.load_checkpoint(saved, pattern, instance.x0)
+    return Run(instance.objective, instance.x0, method, resume=snapshot), offset

@@ -1,0 +1,124 @@
+"""A grid of step sizes: the winner, and what the whole grid cost."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import resource
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from firstish.experiments.methods import METHODS, Choice
+from firstish.experiments.settings import Settings
+from firstish.minimize import minimize
+from firstish.problems import get
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One step size of the grid."""
+
+    rate: float
+    value: float | None  # None if it was not finite in the end, or the run failed
+    status: str
+    oracle_calls: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """A grid after it ran.
+
+    Args:
+        method: its name.
+        winner: the step size with the lowest final objective; None if all failed.
+        oracle_calls: of the whole grid.
+        seconds: of the whole grid on the clock, `jobs` processes at a time.
+        jobs: processes used.
+        trials: one for each step size.
+    """
+
+    method: str
+    winner: float | None
+    oracle_calls: float
+    seconds: float
+    jobs: int
+    trials: tuple[Trial, ...]
+
+
+class Watcher(Protocol):
+    """Who is told that a grid begins."""
+
+    def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
+        """A grid is about to run."""
+
+
+def tune(settings: Settings, choice: Choice, watcher: Watcher) -> Tuning:
+    """Run the problem's grid for that method, each step size at the full budget."""
+    problem = get(settings.problem)
+    rates = problem.grids.get(choice.name)
+    if not rates:
+        raise ValueError(
+            f"{problem.name} has no grid for {choice.name}. Give a step size: {choice.name}@0.01."
+        )
+    jobs = _jobs(len(rates))
+    watcher.tuning(choice, rates, jobs)
+    start = time.perf_counter()
+    if jobs == 1:
+        trials = tuple(_trial(settings, choice, rate) for rate in rates)
+    else:
+        spawn = multiprocessing.get_context("spawn")  # forked torch threads may hang
+        with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_one_thread) as pool:
+            trials = tuple(pool.map(partial(_trial, settings, choice), rates))
+    finished = [t for t in trials if t.value is not None]
+    winner = min(finished, key=lambda t: t.value or 0.0, default=None)
+    return Tuning(
+        choice.name,
+        None if winner is None else winner.rate,
+        sum(t.oracle_calls for t in trials),
+        time.perf_counter() - start,
+        jobs,
+        trials,
+    )
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def _trial(settings: Settings, choice: Choice, rate: float) -> Trial:
+    problem, limits = get(settings.problem), settings.limits()
+    instance = problem.load(settings.options)
+    method = METHODS[choice.name].make(problem, instance, rate)
+    result = minimize(
+        instance.objective,
+        instance.x0,
+        method=method,
+        gtol=limits.gtol,
+        max_oracle_calls=limits.max_oracle_calls,
+    )
+    diverged = result.status.name == "NON_FINITE" or not math.isfinite(result.value)
+    value = None if diverged else result.value
+    return Trial(rate, value, result.status.name, result.oracle_calls, result.seconds)
+
+
+def _jobs(wanted: int) -> int:
+    """As many processes as there are cores, memory permitting.
+
+    Each is taken to need twice what this one has needed so far, the problem being loaded.
+    """
+    mine = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    meminfo = Path("/proc/meminfo")
+    if not meminfo.exists():
+        return 1
+    lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+    free = int(lines["MemAvailable"].split()[0]) * 1024
+    return max(1, min(wanted, os.cpu_count() or 1, free // (2 * mine)))

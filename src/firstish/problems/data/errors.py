@@ -1,0 +1,22 @@
+"""What can be wrong with data: a file that is not what it should be, or none at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+AGAIN = "Delete it and get it again; docs/data.md says from where."
+
+
+class DataError(ValueError):
+    """A file is truncated, corrupt, or not the one its name says."""
+
+
+class MissingDataError(FileNotFoundError):
+    """A data set is neither here nor to be had; the message says which file to put where."""
+
+
+def refused(
+    where: Path | str, *, expected: object, found: object, remedy: str = AGAIN
+) -> DataError:
+    """The error for a file that will not be loaded: which, what it should hold, what it holds."""
+    return DataError(f"{where}: expected {expected}, found {found}. {remedy}")

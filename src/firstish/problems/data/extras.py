@@ -1,0 +1,25 @@
+"""Packages that only the data need."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_PACKAGES = {"PIL": "pillow", "sklearn": "scikit-learn"}
+
+
+def need(module: str, purpose: str) -> Any:
+    """Import a module, or say what to install.
+
+    Args:
+        module: its full name.
+        purpose: what it is wanted for, the subject of the error.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        top = module.partition(".")[0]
+        raise ImportError(
+            f"{purpose} needs {_PACKAGES.get(top, top)}, which cannot be imported ({error}). "
+            "Run: pip install 'firstish[data]'"
+        ) from error
