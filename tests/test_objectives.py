@@ -1,6 +1,7 @@
 """Points evaluate as far as they are asked, once; what is counted is what was done."""
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -69,7 +70,7 @@ def bare(data):
 
 
 def per_iteration(snapshots):
-    return [after - before for before, after in zip(snapshots, snapshots[1:], strict=False)]
+    return [after - before for before, after in pairwise(snapshots)]
 
 
 def test_bare_autograd_runs_the_forward_graph_once_more_in_a_product(bare):
@@ -103,7 +104,7 @@ def test_a_unit_step_of_the_optimizer_is_the_same_and_one_forward_more_without_r
         passes.append(optimizer.last_step.passes)
     assert per_iteration(snapshots) == [bare + Counter(forward=extra)] * 7
     # A row is written when f and g are known; from one to the next lies a whole iteration.
-    assert {b - a for a, b in zip(passes[1:], passes[2:], strict=False)} == {4 + extra}
+    assert {b - a for a, b in pairwise(passes[1:])} == {4 + extra}
 
 
 @pytest.mark.parametrize("product", ["auto", "double-backward", "difference"])

@@ -32,12 +32,14 @@ def test_order_and_upper_bound_hold_to_the_last_bit(grad_norm, product_norm, c, 
     for _ in range(ulps):
         sigma = math.nextafter(sigma, 0.0)
     if curvature_case(angle, sigma) is not SPC:  # CG overflows, or sigma is the curvature itself
-        assert sigma == angle.rayleigh or not math.isfinite(grad_norm / product_norm / c * grad_norm)
+        assert sigma == angle.rayleigh or not math.isfinite(
+            grad_norm / product_norm / c * grad_norm
+        )
         return
-    MR, GM, CG = scales(angle, sigma)
-    assert 0 <= MR <= GM <= CG < math.inf
-    assert MR > 0 or c * (grad_norm / product_norm) == 0  # positive unless it underflows
-    assert sigma == 0 or CG <= 1 / sigma
+    mr, gm, cg = scales(angle, sigma)
+    assert 0 <= mr <= gm <= cg < math.inf
+    assert mr > 0 or c * (grad_norm / product_norm) == 0  # positive unless it underflows
+    assert sigma == 0 or cg <= 1 / sigma
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -48,13 +50,13 @@ def test_bounds_on_random_problems(dtype, data, share):
         sigma *= 0.99  # float32 cannot tell closer curvatures apart
     angle = problem.point().angle()
     assert curvature_case(angle, sigma) is SPC
-    MR, GM, CG = scales(angle, sigma)
-    assert 0 < MR <= GM <= CG
-    assert sigma == 0 or CG <= 1 / sigma
+    mr, gm, cg = scales(angle, sigma)
+    assert 0 < mr <= gm <= cg
+    assert sigma == 0 or cg <= 1 / sigma
     L1 = np.linalg.norm(problem.dense()[1], 2)
     slack = 1 - (1e-10 if dtype is torch.float64 else 1e-4)
-    assert MR >= slack * sigma / L1**2
-    assert GM >= slack / L1
+    assert mr >= slack * sigma / L1**2
+    assert gm >= slack / L1
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -82,7 +84,9 @@ def test_the_step_uses_the_formula_of_its_name(problem, name, share):
 
 def test_curvature_equal_to_sigma_is_limited():
     H = np.diag([0.5, 7.0])
-    point = DensePoint(torch.tensor([4.0, 0.0]), lambda x: x @ H @ x / 2, lambda x: H @ x, lambda x: H)
+    point = DensePoint(
+        torch.tensor([4.0, 0.0]), lambda x: x @ H @ x / 2, lambda x: H @ x, lambda x: H
+    )
     _, step, _ = ScaledGradient(sigma=0.5).step(point, ScaledGradient().init(point))
     assert (step.curvature, step.scaling, step.scale) == (LPC, None, 1.0)
     below = math.nextafter(0.5, 0.0)
@@ -115,7 +119,11 @@ def test_an_inexact_product_decides_only_where_its_error_cannot(curvature, error
 def test_the_limited_scale_is_at_most_one_over_sigma(problem, sigma):
     problem, least = force(problem, LPC, 0.0)
     sigma = max(sigma, least)
-    for s_lpc, expected in ((None, min(1.0, 1 / sigma)), ("1/sigma", 1 / sigma), (0.1 / sigma,) * 2):
+    for s_lpc, expected in (
+        (None, min(1.0, 1 / sigma)),
+        ("1/sigma", 1 / sigma),
+        (0.1 / sigma,) * 2,
+    ):
         method = ScaledGradient(sigma=sigma, s_lpc=s_lpc)
         _, step, _ = first_step(problem, method)
         assert (step.curvature, step.scaling, step.scale) == (LPC, None, expected)

@@ -1,5 +1,7 @@
 """Property 4: Newton in one dimension, Krylov's first iterates, and the classics on quadratics."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -87,4 +89,4 @@ def test_mr_with_unit_steps_lowers_the_gradient_norm_on_convex_problems(kind):
         result, _ = run(problem.fun, problem.x, method=method, gtol=1e-8, max_iterations=100)
         norms = [row.grad_norm for row in result.history]
         assert all(row.step_size == 1 for row in result.history[:-1])
-        assert all(b < a for a, b in zip(norms, norms[1:], strict=False))
+        assert all(b < a for a, b in itertools.pairwise(norms))

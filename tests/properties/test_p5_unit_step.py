@@ -7,24 +7,12 @@ function, a cubic in one dimension, a point a little outside does not.
 import numpy as np
 import pytest
 import torch
-from testbed import Problem, Waves, first_step
+from testbed import Problem, Waves, direction, first_step
 
 from firstish import Armijo, ScaledGradient
 from firstish.scaling import Curvature
 
 SPC, LPC, NC = Curvature
-
-
-def direction(rng, H, low, high):
-    """A unit vector v with low < v'Hv < high, or None where there is none."""
-    values, vectors = np.linalg.eigh(H)
-    low, high = max(low, values[0]), min(high, values[-1])
-    if not low < high:
-        return None
-    target = rng.uniform(low, high)
-    share = (target - values[0]) / (values[-1] - values[0])
-    signs = rng.choice([-1, 1], 2)
-    return signs[0] * np.sqrt(1 - share) * vectors[:, 0] + signs[1] * np.sqrt(share) * vectors[:, -1]
 
 
 def in_region(case, n=120):
@@ -83,7 +71,10 @@ def worst(case, sigma, rho, s_nc, L2, times):
     if case is NC:
         g, h = times * 6 * (1 - rho) / (L2 * s_nc**2), -1e-9
     else:
-        g, h = times * 6 * sigma**2 * (0.5 - rho) / L2, sigma * (1 + 1e-9 * (case is SPC))
+        g, h = (
+            times * 6 * sigma**2 * (0.5 - rho) / L2,
+            sigma * (1 + (1e-9 if case is SPC else -1e-9)),
+        )
     return Problem("worst", lambda x: (-g * x + h * x**2 / 2 + L2 * x**3 / 6).sum(), torch.zeros(1))
 
 

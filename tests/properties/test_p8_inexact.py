@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from test_p5_unit_step import direction
-from testbed import DensePoint, Waves
+from testbed import DensePoint, Waves, direction
 
 from firstish import Armijo, ScaledGradient
 from firstish.scaling import Curvature

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from test_p5_unit_step import direction
-from testbed import Problem, Waves, first_step
+from testbed import Problem, Waves, direction, first_step
 
 from firstish import ScaledGradient
 from firstish.scaling import Curvature
@@ -42,7 +41,9 @@ def test_curvature_condition_holds_inside_the_radius(name):
         rounding = 1e-13 * (1 + np.linalg.norm(f.c)) * np.linalg.norm(p)
         assert f.g(x + p) @ p >= eta * (g @ p) - rounding
         assert step.slope_ratio <= eta + rounding / abs(g @ p)
-        assert step.slope_ratio == pytest.approx(f.g(new.x.numpy()) @ p / (g @ p), rel=1e-6, abs=1e-9)
+        assert step.slope_ratio == pytest.approx(
+            f.g(new.x.numpy()) @ p / (g @ p), rel=1e-6, abs=1e-9
+        )
     assert inside >= 50
 
 
@@ -53,7 +54,9 @@ def test_the_radius_of_cg_is_sharp(eta):
     method = ScaledGradient(scaling="CG", sigma=sigma)
     for times, holds in ((0.999, True), (1.001, False)):
         g = times * 2 * sigma**2 * eta / L2
-        f = Problem("worst", lambda x, g=g: (-g * x + h * x**2 / 2 - L2 * x**3 / 6).sum(), torch.zeros(1))
+        f = Problem(
+            "worst", lambda x, g=g: (-g * x + h * x**2 / 2 - L2 * x**3 / 6).sum(), torch.zeros(1)
+        )
         _, step, _ = first_step(f, method)
         assert (step.curvature, step.step_size) == (Curvature.SPC, 1)
         assert (step.slope_ratio <= eta) is holds

@@ -125,9 +125,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def problems(kinds=KINDS, dtype=torch.float64, smallest=1):
-    return st.builds(
-        make, st.sampled_from(kinds), seeds, st.integers(smallest, 6), st.just(dtype)
-    )
+    return st.builds(make, st.sampled_from(kinds), seeds, st.integers(smallest, 6), st.just(dtype))
 
 
 def force(problem: Problem, case: Curvature, share: float) -> tuple[Problem, float]:
@@ -202,6 +200,20 @@ class Waves:
 
     def point(self, x, error=0.0) -> DensePoint:
         return DensePoint(torch.from_numpy(x), self.f, self.g, lambda z: self.H(z) + error)
+
+
+def direction(rng, H, low, high):
+    """A unit vector v with low < v'Hv < high, or None where there is none."""
+    values, vectors = np.linalg.eigh(H)
+    low, high = max(low, values[0]), min(high, values[-1])
+    if not low < high:
+        return None
+    target = rng.uniform(low, high)
+    share = (target - values[0]) / (values[-1] - values[0])
+    signs = rng.choice([-1, 1], 2)
+    return (
+        signs[0] * np.sqrt(1 - share) * vectors[:, 0] + signs[1] * np.sqrt(share) * vectors[:, -1]
+    )
 
 
 def run(fun, x0, *, product="double-backward", **options):

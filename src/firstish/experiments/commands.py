@@ -14,6 +14,7 @@ from firstish.experiments import runner
 from firstish.experiments.console import Live, table
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
+from firstish.experiments.report import write_report
 from firstish.experiments.settings import Settings
 from firstish.experiments.summary import summarise
 from firstish.problems import PROBLEMS, get
@@ -99,15 +100,15 @@ def _free(folder: Path) -> Path:
 
 @app.command()
 def report(folder: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
-    """Print the table of a run folder and draw its figures.
+    """Print the table of a run folder, draw its figures and write its page.
 
     Example: firstish report runs/digits-logistic
     """
     if not (folder / "summary.json").exists():
         _fail(FileNotFoundError(f"{folder} holds no finished method: there is no summary.json."))
-    console.print(table(summarise(folder)))
-    draw_all(folder)
-    console.print(f"figures and records: {folder}", highlight=False)
+    console.print(table(summarise(folder), console.width))
+    page = write_report(folder, draw_all(folder))
+    console.print(f"records and figures: {folder}   page: {page}", highlight=False)
 
 
 @app.command("list")

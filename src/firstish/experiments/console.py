@@ -92,26 +92,38 @@ class Live:
         )
 
 
-def table(summary: Summary) -> Table:
-    """The methods, the best first."""
-    run = summary.run
+def table(summary: Summary, width: int) -> Table:
+    """The methods, the best first; fewer columns where there is no room for all."""
+    names = headers(summary)
+    wide = width >= 130
+    left_out = () if wide else _EXTRA if width >= 96 else (*_EXTRA, f"gap {GAPS[-1]:.0e}")
+    kept = [k for k, name in enumerate(names) if name not in left_out]
     shown = Table(
-        title=f"{run['problem']}: oracle calls to targets",
+        title=f"{summary.run['problem']}: oracle calls to targets",
         caption=(
             f"lowest f seen {summary.lowest:.8g}; gap d: f at most lowest + d (f0 - lowest); "
-            "unit: share of steps with alpha = 1; +curv: those that also satisfy the curvature "
-            "condition at 0.9; with tuning: calls of the whole grid"
+            "unit: share of steps with step size 1"
+            + ("; +curv: that also satisfy the curvature condition at 0.9" if wide else "")
+            + "; with tuning: the whole grid"
         ),
     )
-    shown.add_column("method", no_wrap=True)
-    for gap in GAPS:
-        shown.add_column(f"gap {gap:.0e}", justify="right")
-    shown.add_column(f"|g| ≤ {run['gtol']:g}", justify="right")
-    for name in ("seconds", "step size", "unit", "+curv", "SPC/LPC/NC", "with tuning"):
-        shown.add_column(name, justify="right")
+    for k in kept:
+        shown.add_column(names[k], justify="right" if k else "left", no_wrap=True)
     for line in ranked(summary):
-        shown.add_row(*cells(line))
+        texts = cells(line)
+        shown.add_row(*(texts[k] for k in kept))
     return shown
+
+
+_EXTRA = (f"gap {GAPS[0]:.0e}", "calls", "step size", "+curv", "SPC/LPC/NC")
+
+
+def headers(summary: Summary) -> list[str]:
+    """The columns."""
+    gaps = [f"gap {gap:.0e}" for gap in GAPS]
+    tolerance = f"|g| ≤ {summary.run['gtol']:g}"
+    rest = ["calls", "seconds", "step size", "unit", "+curv", "SPC/LPC/NC", "with tuning"]
+    return ["method", *gaps, tolerance, *rest]
 
 
 def ranked(summary: Summary) -> list[Line]:
@@ -130,12 +142,15 @@ def cells(line: Line) -> list[str]:
         line.label,
         *(_calls(r) for r in line.to_gap),
         _calls(line.to_gtol),
-        f"{line.outcome['seconds']:.1f}" if "seconds" in line.outcome else "failed",
+        f"{line.outcome['oracle_calls']:g}" if "value" in line.outcome else "failed",
+        f"{line.outcome['seconds']:.1f}" if "value" in line.outcome else "",
         "" if line.rate is None else f"{line.rate:g}",
         _percent(line.unit_steps),
         _percent(line.curvature_condition),
         "/".join(str(n) for n in line.cases.values()),
-        "" if line.tuning is None else f"{line.tuning['oracle_calls']:g}",
+        ""
+        if line.tuning is None
+        else f"{line.tuning['oracle_calls']:g}, {line.tuning['seconds']:.1f} s",
     ]
 
 

@@ -12,6 +12,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from firstish.experiments.curves import best_so_far, look, thin
 from firstish.experiments.methods import parse_choice
@@ -20,6 +21,7 @@ from firstish.problems import get
 
 _DASHES = {"solid": "-", "dash": "--", "dashdot": "-.", "dot": ":"}
 _RIVALS = ("fixed", "heavy-ball", "nesterov", "adam", "line-search", "lbfgs")
+_NON_MONOTONE = ("pono", "pono-uncapped", "abbmin")
 _SCALINGS = ("cgmr", "mrcg", "cg", "mr", "gm")
 
 Draw = Callable[[Summary], Figure | None]
@@ -129,16 +131,17 @@ def _three(
     figure, axes = _canvas(3, 13)
     for key in [scaled, *_present(summary, rivals)]:
         _curve(axes[0], summary, key, "oracle_calls", field)
-        if parse_choice(key).name.startswith("pono"):
-            _curve(axes[0], summary, key, "oracle_calls", "best", " (best so far)", width=2.4)
     steps = [r for r in summary.rows[scaled] if r["scale"] is not None]
     _per_iteration(axes[1], steps, "scale", scaled)
     _per_iteration(axes[2], steps, "step_size", scaled)
     names = {"value": "objective", "grad_norm": "gradient norm"}
-    _label(axes[0], "oracle calls", names[field], legend=bool(rivals))
+    _label(axes[0], "oracle calls", names[field])
+    if rivals:
+        axes[0].legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, -0.16), ncols=3)
     _label(axes[1], "iteration", "scale s")
     _label(axes[2], "iteration", "step size α")
-    axes[2].legend(fontsize=8) if any(r["curvature"] == "NC" for r in steps) else None
+    if any(r["curvature"] == "NC" for r in steps):
+        axes[2].legend(fontsize=8)
     for axis, letter in zip(axes, "abc", strict=True):
         axis.set_title(f"({letter})", loc="left", fontsize=10)
     return _titled(figure, summary, look(scaled).label)
@@ -160,29 +163,31 @@ def _one(
 
 
 def _curve(
-    axis: Axes,
-    summary: Summary,
-    key: str,
-    abscissa: str,
-    field: str,
-    suffix: str = "",
-    width: float = 1.4,
+    axis: Axes, summary: Summary, key: str, abscissa: str, field: str, suffix: str = ""
 ) -> None:
-    position = list(summary.rows).index(key)
-    style = look(key, position)
+    style = look(key, list(summary.rows).index(key))
     rows = summary.rows[key]
-    if field == "best":
-        rows = [{**r, "best": b} for r, b in zip(rows, best_so_far(rows), strict=True)]
-    elif field == "gap":
-        assert summary.lowest is not None
-        rows = [{**r, "gap": r["value"] - summary.lowest} for r in rows]
-    rows = [r for r in thin(rows) if r[field] > 0]
+    base = 0.0 if field != "gap" else summary.lowest or 0.0
+    name = "value" if field == "gap" else field
+    jumpy = parse_choice(key).name in _NON_MONOTONE and name == "value"
+    if jumpy:  # what it holds on to is what counts; the iterates themselves stay in the background
+        thinned = thin(rows)
+        axis.plot(
+            [r[abscissa] for r in thinned],
+            [r[name] - base for r in thinned],
+            color=style.colour,
+            linewidth=0.5,
+            alpha=0.35,
+        )
+        rows = [{**r, name: v} for r, v in zip(rows, best_so_far(rows), strict=True)]
+        suffix += " (best so far)"
+    rows = [r for r in thin(rows) if r[name] - base > 0]
     axis.plot(
         [r[abscissa] for r in rows],
-        [r[field] for r in rows],
+        [r[name] - base for r in rows],
         color=style.colour,
         linestyle=_DASHES[style.dash],
-        linewidth=width,
+        linewidth=1.5,
         label=style.label + suffix,
     )
     axis.set_xscale("log")
@@ -190,25 +195,28 @@ def _curve(
 
 
 def _per_iteration(axis: Axes, steps: list[dict[str, Any]], field: str, key: str) -> None:
+    dotted = field == "step_size"
     axis.plot(
         [r["iteration"] + 1 for r in steps],
         [r[field] for r in steps],
+        ".-" if dotted else "-",
         color=look(key).colour,
         linewidth=0.8,
+        markersize=3,
     )
     negative = [r for r in steps if r["curvature"] == "NC"]
     axis.plot(
         [r["iteration"] + 1 for r in negative],
         [r[field] for r in negative],
         "kx",
-        markersize=5,
+        markersize=6,
         label="negative curvature",
     )
-    axis.set_yscale("log")
-    if field == "step_size":
-        axis.set_yscale("log", base=2)
+    axis.set_yscale("log", base=2 if dotted else 10)
+    if dotted:
         values = [r[field] for r in steps]
         axis.set_ylim(min(0.4, *values) / 1.3, max(2.5, *values) * 1.3)
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _label(axis: Axes, horizontal: str, vertical: str, legend: bool = False) -> None:

@@ -18,6 +18,7 @@ import torch
 
 from firstish.experiments.methods import METHODS, Choice
 from firstish.experiments.settings import Settings
+from firstish.loop import Status
 from firstish.minimize import minimize
 from firstish.problems import get
 
@@ -39,7 +40,7 @@ class Tuning:
 
     Args:
         method: its name.
-        winner: the step size with the lowest final objective; None if all failed.
+        winner: the best step size; None if none stayed finite.
         oracle_calls: of the whole grid.
         seconds: of the whole grid on the clock, `jobs` processes at a time.
         jobs: processes used.
@@ -78,16 +79,27 @@ def tune(settings: Settings, choice: Choice, watcher: Watcher) -> Tuning:
         spawn = multiprocessing.get_context("spawn")  # forked torch threads may hang
         with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_one_thread) as pool:
             trials = tuple(pool.map(partial(_trial, settings, choice), rates))
-    finished = [t for t in trials if t.value is not None]
-    winner = min(finished, key=lambda t: t.value or 0.0, default=None)
     return Tuning(
         choice.name,
-        None if winner is None else winner.rate,
+        _winner(trials),
         sum(t.oracle_calls for t in trials),
         time.perf_counter() - start,
         jobs,
         trials,
     )
+
+
+def _winner(trials: Sequence[Trial]) -> float | None:
+    """The lowest final objective wins.
+
+    Step sizes that reached the tolerance differ by nothing but rounding there: of those, the
+    one that took the fewest calls wins, which is what is best for the method.
+    """
+    finished = [t for t in trials if t.value is not None]
+    converged = [t for t in finished if t.status == Status.CONVERGED.name]
+    if converged:
+        return min(converged, key=lambda t: t.oracle_calls).rate
+    return min(finished, key=lambda t: t.value or 0.0).rate if finished else None
 
 
 def _one_thread() -> None:
@@ -105,7 +117,7 @@ def _trial(settings: Settings, choice: Choice, rate: float) -> Trial:
         gtol=limits.gtol,
         max_oracle_calls=limits.max_oracle_calls,
     )
-    diverged = result.status.name == "NON_FINITE" or not math.isfinite(result.value)
+    diverged = result.status is Status.NON_FINITE or not math.isfinite(result.value)
     value = None if diverged else result.value
     return Trial(rate, value, result.status.name, result.oracle_calls, result.seconds)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from firstish.problems.data.files import DataSet, File, FileStatus, Form, inspect
+from firstish.problems.data.files import DataSet, File, FileStatus, Form, Part, inspect
 
 # Apache MXNet publishes these for the official files. The compact sheets, written back in the
 # layout of the official files, have them too.
@@ -121,7 +121,7 @@ _IMAGENETTE = DataSet(
     title="Imagenette version 2, 9,469 training and 3,925 validation images",
     publisher="fast.ai (Howard)",
     page="https://github.com/fastai/imagenette",
-    licence="ImageNet images: non-commercial research and education; not to be shipped in a package",
+    licence="ImageNet images: for non-commercial research and education; do not pass them on",
     how="Get the 160 px version, as it is or unpacked.",
     forms=(
         Form(
@@ -139,7 +139,9 @@ _IMAGENETTE = DataSet(
         Form(
             name="folder",
             title="the 160 px version, unpacked",
-            files=(File(path="imagenette2-160", about="a folder with train/ and val/"),),
+            files=(
+                File(path="imagenette2-160", about="a folder with train/ and val/", is_folder=True),
+            ),
             parts=("train", "test"),
         ),
         Form(
@@ -159,34 +161,36 @@ _IMAGENETTE = DataSet(
 )
 
 
-def _libsvm(name: str, source: str, *forms: Form) -> DataSet:
+def _libsvm(name: str, source: str, *pairs: tuple[Form, Form]) -> DataSet:
     return DataSet(
         name=name,
         title=f"LIBSVM {name}",
         publisher="the LIBSVM data collection (Chang, Lin)",
         page="https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html",
         licence=f"the collection states none; the source is {source}",
-        how="Get the text file; packed with bzip2 it will do as well.",
-        forms=forms,
+        how="Get the text file, as it is or packed with bzip2.",
+        forms=tuple(form for pair in pairs for form in pair),
     )
 
 
-def _svm(name: str, size: int, md5: str) -> Form:
+def _svm(name: str, size: int, md5: str) -> tuple[Form, Form]:
+    """The file that is published, and the same unpacked or packed by its owner."""
     # Not exact: these copies had their line ends or numbers rewritten, so that the publisher's
     # own bytes may differ. The reader checks rows, features and labels instead.
-    return Form(
-        name="libsvm",
-        title="LIBSVM text",
-        files=(
-            File(
-                path=f"libsvm/{name}",
-                size=size,
-                checksum=f"md5:{md5}",
-                exact=False,
-                url=f"https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/{name}",
-            ),
-        ),
-        parts=("test",) if name.endswith(".t") else ("train",),
+    published = File(
+        path=f"libsvm/{name}",
+        size=size,
+        checksum=f"md5:{md5}",
+        exact=False,
+        url=f"https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/{name}",
+    )
+    packed = name.endswith(".bz2")
+    other = File(path=f"libsvm/{name.removesuffix('.bz2') if packed else name + '.bz2'}")
+    titles = ("LIBSVM text, packed with bzip2", "LIBSVM text")
+    parts: tuple[Part, ...] = ("test",) if name.endswith(".t") else ("train",)
+    return (
+        Form(name="libsvm", title=titles[not packed], files=(published,), parts=parts),
+        Form(name="libsvm", title=titles[packed], files=(other,), parts=parts),
     )
 
 

@@ -24,6 +24,7 @@ class File:
         exact: whether other bytes are refused. Where False, copies of the same data with other
             bytes exist (line ends), and the reader's own checks decide.
         url: where its publisher offers it, https only.
+        is_folder: whether it is a folder of images.
     """
 
     path: str
@@ -32,6 +33,7 @@ class File:
     checksum: str | None = None
     exact: bool = True
     url: str | None = None
+    is_folder: bool = False
 
     def __post_init__(self) -> None:
         if self.url is not None and not self.url.startswith("https://"):
@@ -47,7 +49,7 @@ class File:
     def find(self, folder: Path) -> Path | None:
         """Where it is in that folder, if it is."""
         for path in (folder / self.path, folder / Path(self.path).name):
-            if path.exists():
+            if path.is_dir() if self.is_folder else path.is_file():
                 return path
         return None
 
@@ -127,7 +129,7 @@ def verify(path: Path, file: File, source: str | None = None) -> None:
         file: what it should be.
         source: what to call it in the error; the path by default.
     """
-    if not file.exact or path.is_dir():
+    if not file.exact or file.is_folder:
         return
     where = source or path
     size = path.stat().st_size
@@ -146,7 +148,7 @@ def inspect(file: File, folder: Path) -> FileStatus:
     path = file.find(folder)
     if path is None:
         return FileStatus(path=folder / file.path, present=False)
-    if path.is_dir():
+    if file.is_folder:
         return FileStatus(path=path, present=True)
     size = path.stat().st_size
     return FileStatus(path=path, present=True, size=size, checksum_ok=_matches(path, size, file))

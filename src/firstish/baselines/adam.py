@@ -1,0 +1,85 @@
+"""Adam, by torch's own arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+
+from firstish.baselines import checks
+from firstish.methods.base import Step
+from firstish.objectives.point import Depth, Point
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The running means of g and of g^2, and over how many steps."""
+
+    first: Tensor
+    second: Tensor
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adam:
+    """Adam, the functional form of `torch.optim.Adam`: its bits, with the state passed in.
+
+        m <- beta1 m + (1 - beta1) g,    v <- beta2 v + (1 - beta2) g^2
+        x <- x - alpha m' / (sqrt(v') + eps),    m' = m / (1 - beta1^k),    v' = v / (1 - beta2^k)
+
+    2 oracle calls an iteration.
+
+    Args:
+        step_size: alpha.
+        betas: beta1 and beta2, each in [0, 1).
+        eps: keeps the quotient finite.
+
+    Example:
+        >>> import torch, firstish
+        >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
+        >>> firstish.minimize(lambda x: (x**2).sum(), x0, method=Adam(step_size=0.3)).success
+        True
+    """
+
+    depth: ClassVar[Depth] = "gradient"
+
+    step_size: float
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        checks.positive("Adam", "step_size", self.step_size)
+        if len(self.betas) != 2:
+            raise ValueError(f"`Adam(betas=...)` must be two numbers, got {self.betas!r}.")
+        for beta in self.betas:
+            checks.below_one("Adam", "betas", beta, zero=True)
+        checks.positive("Adam", "eps", self.eps)
+
+    def init(self, point: Point) -> Moments:
+        """No gradient seen."""
+        return Moments(torch.zeros_like(point.x), torch.zeros_like(point.x))
+
+    def step(self, point: Point, state: Moments) -> tuple[Point, Step, Moments]:
+        """One gradient."""
+        x, first, second = point.x.clone(), state.first.clone(), state.second.clone()
+        adam(  # writes into x, first and second
+            [x],
+            [point.grad],
+            [first],
+            [second],
+            [],
+            [torch.tensor(float(state.steps))],
+            amsgrad=False,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
+            lr=self.step_size,
+            weight_decay=0.0,
+            eps=self.eps,
+            maximize=False,
+        )
+        new = point.at(x, self.depth)
+        step = Step(step_size=self.step_size, actual_decrease=point.value - new.value)
+        return new, step, Moments(first, second, state.steps + 1)

@@ -1,0 +1,166 @@
+"""AdGD: a step from how much the gradient changed over the last one. No line search.
+
+With L = |g - g_prev| / |x - x_prev| and theta the ratio of the last two steps, each step is the
+smaller of two: one that keeps it from growing too fast, one that keeps it within the curvature
+just seen.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from firstish.baselines import checks
+from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
+from firstish.methods.base import Step
+from firstish.objectives.point import Depth, Point
+from firstish.vectors import norm
+
+GROWTH = 10.0  # between trials of a first step that shows no curvature
+MAX_TRIALS = 100  # of AdGD-2's first step
+MAX_GROWN = 10.0  # where AdGD-2's first step stops growing
+SMALLEST = sys.float_info.min  # a step of 0 would have no ratio to the next
+
+
+@dataclass(frozen=True, slots=True)
+class AdGDState:
+    """The last step size, its ratio to the one before, and the point before.
+
+    Args:
+        step_size: lambda.
+        ratio: theta.
+        x: the point before; None before the first step.
+        grad: the gradient there.
+    """
+
+    step_size: float
+    ratio: float
+    x: Tensor | None = None
+    grad: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdGD:
+    """Adaptive gradient descent without descent (Malitsky and Mishchenko 2020).
+
+        lambda <- min( sqrt(1 + theta) lambda_prev, 1 / (2 L) ),    x <- x - lambda g
+
+    theta starts as infinity, so the second step is 1 / (2 L). 2 oracle calls an iteration; f
+    itself is not used.
+
+    Args:
+        step_size: the first lambda, tiny: it only serves to measure L. While the gradient does
+            not change at all (in float32 such a step is lost to rounding) it grows tenfold.
+
+    Example:
+        >>> import torch, firstish
+        >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
+        >>> result = firstish.minimize(lambda x: (x**2).sum(), x0, method=AdGD())
+        >>> round(result.history[1].step_size, 4)
+        0.25
+    """
+
+    depth: ClassVar[Depth] = "gradient"
+
+    step_size: float = 1e-10
+
+    def __post_init__(self) -> None:
+        checks.positive("AdGD", "step_size", self.step_size)
+
+    def init(self, point: Point) -> AdGDState:
+        """No curvature seen."""
+        return AdGDState(self.step_size, math.inf)
+
+    def step(self, point: Point, state: AdGDState) -> tuple[Point, Step, AdGDState]:
+        """One gradient."""
+        if point.grad_norm == 0:
+            return point, STATIONARY, state
+        size, ratio = state.step_size, state.ratio
+        if state.x is not None and state.grad is not None:
+            size, ratio = self._next(state, local_lipschitz(state.x, state.grad, point))
+        new = against_gradient(point, size)
+        after = AdGDState(size, ratio, point.x, point.grad)
+        return new, plain_step(point, new, size), after
+
+    def _next(self, state: AdGDState, L: float) -> tuple[float, float]:
+        grown = math.sqrt(1 + state.ratio) * state.step_size
+        size = min(grown, 1 / (2 * L) if L > 0 else math.inf)
+        if size == math.inf:
+            return GROWTH * state.step_size, math.inf
+        size = max(size, SMALLEST)
+        return size, size / state.step_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdGD2:
+    """AdGD with larger steps (Malitsky and Mishchenko 2024, their algorithm 2).
+
+        lambda <- min( sqrt(2/3 + theta), 1 / sqrt(max(2 lambda_prev^2 L^2 - 1, 0)) ) lambda_prev
+        x <- x - lambda g
+
+    theta starts as 1/3, so that a first step which is far too small would grow slowly. It is
+    therefore searched for: tenfold while lambda L < 1/sqrt(2) and lambda < 10, then halved while
+    lambda L > 2. Each trial of it costs 2 oracle calls, as does every later iteration.
+
+    Args:
+        step_size: the first trial of the first step.
+
+    Example:
+        >>> import torch, firstish
+        >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
+        >>> result = firstish.minimize(lambda x: (x**2).sum(), x0, method=AdGD2())
+        >>> result.history[0].trials, result.history[0].step_size
+        (3, 1.0)
+    """
+
+    depth: ClassVar[Depth] = "gradient"
+
+    step_size: float = 1e-2
+
+    def __post_init__(self) -> None:
+        checks.positive("AdGD2", "step_size", self.step_size)
+
+    def init(self, point: Point) -> AdGDState:
+        """No curvature seen."""
+        return AdGDState(self.step_size, 1 / 3)
+
+    def step(self, point: Point, state: AdGDState) -> tuple[Point, Step, AdGDState]:
+        """One gradient; several at the first step."""
+        if point.grad_norm == 0:
+            return point, STATIONARY, state
+        if state.x is None or state.grad is None:
+            new, size, trials = self._first(point, state.step_size)
+            after = AdGDState(size, state.ratio, point.x, point.grad)
+            return new, plain_step(point, new, size, trials), after
+        last = state.step_size
+        reach = last * local_lipschitz(state.x, state.grad, point)
+        excess = 2 * reach * reach - 1
+        bound = 1 / math.sqrt(excess) if excess > 0 else math.inf
+        size = max(min(math.sqrt(2 / 3 + state.ratio), bound) * last, SMALLEST)
+        new = against_gradient(point, size)
+        after = AdGDState(size, size / last, point.x, point.grad)
+        return new, plain_step(point, new, size), after
+
+    def _first(self, point: Point, size: float) -> tuple[Point, float, int]:
+        """The first step's point, size and number of trials."""
+        growing = True
+        for trials in range(1, MAX_TRIALS + 1):
+            new = against_gradient(point, size)
+            reach = math.inf
+            if new.is_finite():
+                reach = size * local_lipschitz(point.x, point.grad, new)
+            growing = growing and reach < math.sqrt(1 / 2) and size < MAX_GROWN
+            if trials == MAX_TRIALS or (not growing and reach <= 2):
+                break
+            size *= GROWTH if growing else 0.5
+        return new, size, trials
+
+
+def local_lipschitz(x: Tensor, grad: Tensor, point: Point) -> float:
+    """|change of g| / |change of x| from there to the point; 0 if x did not change."""
+    moved = norm(point.x - x)
+    return norm(point.grad - grad) / moved if moved > 0 else 0.0

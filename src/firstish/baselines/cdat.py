@@ -1,0 +1,60 @@
+"""CDAT: a learning rate from the curvature along the update."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from firstish.baselines import checks
+from firstish.baselines.fixed_step import NoState
+from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
+from firstish.errors import NonFiniteError
+from firstish.methods.base import Step
+from firstish.objectives.point import Depth, Point
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CDAT:
+    """Curvature dynamics aware tuning of gradient descent, full batch.
+
+        x <- x - eta g,    eta = sigma <g,g> / (|<g,Hg>| + eps)
+
+    sigma = 1 minimises the quadratic model along -g (the CG scale with the absolute curvature, no
+    line search), sigma = 2 stays on the edge of stability: on a quadratic it leaves f as it is.
+    4 oracle calls an iteration.
+
+    Args:
+        sigma: from greedy (1) to the edge (2).
+        eps: keeps the quotient finite.
+
+    Example:
+        >>> import torch, firstish
+        >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
+        >>> firstish.minimize(lambda x: (x**2).sum(), x0, method=CDAT()).iterations
+        1
+    """
+
+    depth: ClassVar[Depth] = "product"
+
+    sigma: float = 1.0
+    eps: float = 1e-30
+
+    def __post_init__(self) -> None:
+        checks.positive("CDAT", "sigma", self.sigma)
+        checks.positive("CDAT", "eps", self.eps)
+
+    def init(self, point: Point) -> NoState:
+        """Nothing: the full batch needs no moving average."""
+        return NoState()
+
+    def step(self, point: Point, state: NoState) -> tuple[Point, Step, NoState]:
+        """One product."""
+        if point.grad_norm == 0:
+            return point, STATIONARY, state
+        gHg = point.curvature(point.grad)
+        if not math.isfinite(gHg):
+            raise NonFiniteError("The curvature <g, Hg> is not finite.")
+        rate = self.sigma * point.grad_norm * point.grad_norm / (abs(gHg) + self.eps)
+        new = against_gradient(point, rate, self.depth)
+        return new, plain_step(point, new, rate), state

@@ -1,0 +1,122 @@
+"""Heavy ball and Nesterov: a step that remembers the steps before.
+
+With v = 0 at the start, both compute
+
+    v <- beta v - alpha g
+
+and move by v (heavy ball) or by beta v - alpha g once more (Nesterov).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from firstish.baselines import checks
+from firstish.methods.base import Step
+from firstish.objectives.point import Depth, Point
+
+
+@dataclass(frozen=True, slots=True)
+class Velocity:
+    """The last v."""
+
+    v: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeavyBall:
+    """Polyak's heavy ball.
+
+        v <- beta v - alpha g,    x <- x + v
+
+    2 oracle calls an iteration.
+
+    Args:
+        step_size: alpha.
+        momentum: beta, in [0, 1).
+
+    Example:
+        >>> HeavyBall.from_constants(mu=1.0, lipschitz=9.0)
+        HeavyBall(step_size=0.25, momentum=0.25)
+    """
+
+    depth: ClassVar[Depth] = "gradient"
+
+    step_size: float
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        checks.positive("HeavyBall", "step_size", self.step_size)
+        checks.below_one("HeavyBall", "momentum", self.momentum, zero=True)
+
+    @classmethod
+    def from_constants(cls, mu: float, lipschitz: float) -> HeavyBall:
+        """4 / (sqrt(L) + sqrt(mu))^2 and ((sqrt(L) - sqrt(mu)) / (sqrt(L) + sqrt(mu)))^2."""
+        checks.constants("HeavyBall", mu, lipschitz, strongly=True)
+        total = math.sqrt(lipschitz) + math.sqrt(mu)
+        ratio = (math.sqrt(lipschitz) - math.sqrt(mu)) / total
+        return cls(step_size=4 / (total * total), momentum=ratio**2)
+
+    def init(self, point: Point) -> Velocity:
+        """At rest."""
+        return Velocity(torch.zeros_like(point.x))
+
+    def step(self, point: Point, state: Velocity) -> tuple[Point, Step, Velocity]:
+        """One gradient."""
+        v = state.v.mul(self.momentum).sub(point.grad, alpha=self.step_size)
+        new = point.at(point.x + v, self.depth)
+        return new, _record(point, new, self.step_size), Velocity(v)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nesterov:
+    """Nesterov's acceleration, at the point where the gradient is taken.
+
+        v <- beta v - alpha g,    x <- x - alpha g + beta v
+
+    2 oracle calls an iteration.
+
+    Args:
+        step_size: alpha.
+        momentum: beta, in [0, 1).
+
+    Example:
+        >>> Nesterov.from_constants(mu=1.0, lipschitz=4.0).step_size
+        0.25
+    """
+
+    depth: ClassVar[Depth] = "gradient"
+
+    step_size: float
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        checks.positive("Nesterov", "step_size", self.step_size)
+        checks.below_one("Nesterov", "momentum", self.momentum, zero=True)
+
+    @classmethod
+    def from_constants(cls, mu: float, lipschitz: float) -> Nesterov:
+        """1/L and (sqrt(kappa) - 1) / (sqrt(kappa) + 1), kappa = L/mu."""
+        checks.constants("Nesterov", mu, lipschitz, strongly=True)
+        root = math.sqrt(lipschitz / mu)
+        return cls(step_size=1 / lipschitz, momentum=(root - 1) / (root + 1))
+
+    def init(self, point: Point) -> Velocity:
+        """At rest."""
+        return Velocity(torch.zeros_like(point.x))
+
+    def step(self, point: Point, state: Velocity) -> tuple[Point, Step, Velocity]:
+        """One gradient."""
+        g, alpha, beta = point.grad, self.step_size, self.momentum
+        v = state.v.mul(beta).sub(g, alpha=alpha)
+        new = point.at(point.x.sub(g, alpha=alpha).add_(v, alpha=beta), self.depth)
+        return new, _record(point, new, alpha), Velocity(v)
+
+
+def _record(point: Point, new: Point, alpha: float) -> Step:
+    return Step(step_size=alpha, actual_decrease=point.value - new.value)

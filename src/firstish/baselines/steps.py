@@ -1,0 +1,59 @@
+"""What a step along -g has to say of itself."""
+
+from __future__ import annotations
+
+import math
+
+from firstish.line_search import Found, Ray
+from firstish.methods.base import Failure, Step
+from firstish.methods.ray import PointTrial
+from firstish.objectives.point import Depth, Point
+from firstish.vectors import dot
+
+STATIONARY = Step(step_size=0.0, failure=Failure.STATIONARY)
+
+
+def against_gradient(point: Point, alpha: float, depth: Depth = "gradient") -> Point:
+    """The point x - alpha g."""
+    return point.along(point.grad, -alpha, depth)
+
+
+def plain_step(point: Point, new: Point, alpha: float, trials: int | None = None) -> Step:
+    """The record of x - alpha g taken: its direction is -g itself, so s = 1.
+
+    The new gradient is wanted next anyway, so <g_new, g> / <g, g> costs nothing; it is left out
+    where f overflowed and no gradient will be asked for.
+    """
+    ratio = None
+    if math.isfinite(new.value):
+        ratio = dot(new.grad, point.grad) / point.grad_norm / point.grad_norm
+    return Step(
+        scale=1.0,
+        step_size=alpha,
+        trials=trials,
+        actual_decrease=point.value - new.value,
+        slope_ratio=ratio,
+    )
+
+
+def searched_step(
+    point: Point, along: Ray[PointTrial], first: float, found: Found[PointTrial]
+) -> Step:
+    """The record of a search along -g that tried `first` first."""
+    trial = found.trial
+    if trial is None:
+        lost = -along.slope * first <= along.noise
+        return Step(
+            scale=1.0,
+            step_size=0.0,
+            trials=found.trials,
+            actual_decrease=0.0,
+            failure=Failure.ROUNDING if lost else Failure.LINE_SEARCH,
+        )
+    return Step(
+        scale=1.0,
+        step_size=found.step_size,
+        trials=found.trials,
+        actual_decrease=point.value - trial.value,
+        slope_ratio=-trial.slope() / point.grad_norm / point.grad_norm,
+    )

@@ -1,0 +1,113 @@
+"""Logistic regression, of two classes and of several, with the constants theory gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from firstish.objectives.function import FunctionObjective
+from firstish.problems.base import Instance
+
+SOFTMAX = (
+    r"f(x) = \frac1n \sum_{i=1}^n \Big( \log \sum_{c=1}^{C} e^{\langle x_c, a_i \rangle} "
+    r"- \langle x_{b_i}, a_i \rangle \Big) + \frac{\lambda}{2} \lVert x \rVert^2, "
+    r"\qquad x = (x_1, \dots, x_{C-1}), \quad x_C = 0"
+)
+BINARY = (
+    r"f(x) = \frac1n \sum_{i=1}^n \log \big( 1 + e^{-b_i \langle x, a_i \rangle} \big) "
+    r"+ \frac{\lambda}{2} \lVert x \rVert^2, \qquad b_i \in \{-1, 1\}"
+)
+
+LIKELIHOOD = (
+    "The sum over classes is printed up to C−1, which would leave the items of class C without "
+    "a loss; the full likelihood is used."
+)
+CONSTANTS = (
+    "The constants are the paper's: μ = λ and L = (C−1)/(4n)·‖A‖² + λ, ‖A‖ the largest singular "
+    "value with the bias column, from the Gram matrix in float64. Böhning's bound, 1/2 in place "
+    "of (C−1)/4, is sharper for C > 3."
+)
+BIAS = "The bias is the last entry of each a_i, equal to 1, and λ applies to it as to the rest."
+
+
+def with_bias(features: NDArray[np.generic], scale: float, dtype: torch.dtype) -> Tensor:
+    """A = [features / scale, 1], a row for each item."""
+    rows, width = features.shape
+    A = torch.empty(rows, width + 1, dtype=dtype)
+    A[:, :width] = torch.from_numpy(features)
+    A[:, :width] /= scale
+    A[:, width] = 1
+    return A
+
+
+def squared_norm(A: Tensor) -> float:
+    """The square of the largest singular value, from the smaller Gram matrix, in float64."""
+    rows, columns = A.shape
+    A = A.detach().to("cpu", torch.float64)
+    gram = A.T @ A if columns <= rows else A @ A.T
+    return float(torch.linalg.eigvalsh(gram)[-1])
+
+
+def softmax_regression(
+    A: Tensor, labels: Tensor, classes: int, weight_decay: float, device: str = "cpu"
+) -> Instance:
+    """Softmax over C classes, the last one's weights 0.
+
+    x is C-1 rows of weights, one for each class but the last; the start is 0.
+
+    Args:
+        A: a row for each item, on the CPU.
+        labels: its class, from 0.
+        classes: C.
+        weight_decay: lambda.
+        device: where to compute.
+    """
+    rows, width = A.shape
+    lipschitz = (classes - 1) / (4 * rows) * squared_norm(A) + weight_decay
+    A, labels = A.to(device), labels.to(device)
+
+    def loss(x: Tensor) -> Tensor:
+        z = A @ x.T
+        return F.cross_entropy(F.pad(z, (0, 1)), labels)
+
+    example = torch.zeros(classes - 1, width, dtype=A.dtype, device=device)
+    return Instance(
+        objective=FunctionObjective(loss, example, weight_decay=weight_decay),
+        x0=example.reshape(-1),
+        rows=rows,
+        mu=weight_decay,
+        lipschitz=lipschitz,
+    )
+
+
+def logistic_regression(
+    A: Tensor, signs: Tensor, weight_decay: float, device: str = "cpu"
+) -> Instance:
+    """Logistic regression of two classes; the start is 0.
+
+    Args:
+        A: a row for each item, on the CPU.
+        signs: -1 or 1 for each.
+        weight_decay: lambda.
+        device: where to compute.
+    """
+    rows, width = A.shape
+    lipschitz = squared_norm(A) / (4 * rows) + weight_decay
+    A, signs = A.to(device), signs.to(device)
+
+    def loss(x: Tensor) -> Tensor:
+        # softplus turns into the identity above its threshold: at 20, the default, that is a jump
+        # of 2e-9, which a line search in float64 sees.
+        return F.softplus(-signs * (A @ x), threshold=50.0).mean()
+
+    example = torch.zeros(width, dtype=A.dtype, device=device)
+    return Instance(
+        objective=FunctionObjective(loss, example, weight_decay=weight_decay),
+        x0=example,
+        rows=rows,
+        mu=weight_decay,
+        lipschitz=lipschitz,
+    )

@@ -1,0 +1,427 @@
+"""Bad input: an error at the call that names the call, the value and the remedy."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+import firstish
+from firstish import (
+    Armijo,
+    FunctionObjective,
+    ModuleObjective,
+    NondeterministicError,
+    NonFiniteError,
+    ScaledGD,
+    ScaledGradient,
+    minimize,
+)
+
+
+def parameter(*numbers, **options):
+    return nn.Parameter(torch.tensor(numbers or (1.0, 2.0), **options))
+
+
+def square(x):
+    return (x * x).sum()
+
+
+# Settings
+
+
+@pytest.mark.parametrize("scaling", ["", "CGM", "BB", "CG MR", "CG-MR", 3, None])
+def test_an_unknown_scaling_is_refused_with_the_known_ones(scaling):
+    for make in (ScaledGradient, lambda **kw: ScaledGD([parameter()], **kw)):
+        with pytest.raises(ValueError, match=r"scaling=.* is unknown. Use 'CG', 'MR', 'GM'"):
+            make(scaling=scaling)
+
+
+OUT_OF_RANGE = [
+    ("rho", [-0.1, 0.5, 1.0, math.nan, math.inf], r"`Armijo\(rho=...\)` must lie in \[0, 1/2\)"),
+    ("theta", [0.0, 1.0, -1.0, 2.0, math.nan], r"`Armijo\(theta=...\)` must lie in \(0, 1\)"),
+    ("max_trials", [0, -3], r"`Armijo\(max_trials=...\)` must be at least 1"),
+    ("sigma", [-1e-9, math.inf, math.nan], r"`ScaledGradient\(sigma=...\)` must be at least 0"),
+    ("s_nc", [0.0, -1.0, math.inf, math.nan], r"`ScaledGradient\(s_nc=...\)` must be positive"),
+    ("s_lpc", [0.0, -1.0, 2e6, math.inf, math.nan], r"`ScaledGradient\(s_lpc=...\)` must lie in"),
+]
+CASES = [(name, value, message) for name, values, message in OUT_OF_RANGE for value in values]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), CASES)
+def test_settings_out_of_range_are_refused_at_construction(name, value, message):
+    with pytest.raises(ValueError, match=rf"{message}.*got {value}"):
+        ScaledGD([parameter()], **{name: value})
+    with pytest.raises(ValueError, match=message):
+        if name in {"rho", "theta", "max_trials"}:
+            Armijo(**{name: value})
+        else:
+            ScaledGradient(**{name: value})
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_an_initial_step_or_lr_out_of_range_is_refused(value):
+    with pytest.raises(ValueError, match=rf"`Armijo\(initial_step=...\)` must be.*got {value}"):
+        Armijo(initial_step=value)
+    with pytest.raises(ValueError, match=rf"`ScaledGD\(lr=...\)` must be positive.*got {value}"):
+        ScaledGD([parameter()], lr=value)
+
+
+@pytest.mark.parametrize("value", [2.5, True, "3", None])
+def test_max_trials_must_be_an_int(value):
+    with pytest.raises(TypeError, match=r"`Armijo\(max_trials=...\)` must be an int"):
+        Armijo(max_trials=value)
+
+
+@pytest.mark.parametrize("value", ["1/s", "sigma"])
+def test_s_lpc_by_an_unknown_name_is_refused(value):
+    with pytest.raises(ValueError, match=r"must be a number or '1/sigma'"):
+        ScaledGradient(s_lpc=value)
+
+
+def test_s_lpc_one_over_sigma_needs_a_sigma():
+    with pytest.raises(ValueError, match="needs sigma > 0.*Pass a number"):
+        ScaledGradient(s_lpc="1/sigma", sigma=0.0)
+    assert ScaledGradient(s_lpc="1/sigma", sigma=0.5).limited_scale() == 2.0
+
+
+def test_settings_at_the_ends_of_their_ranges_are_accepted():
+    Armijo(rho=0.0)
+    ScaledGradient(sigma=0.0, s_lpc=1e9)
+    ScaledGradient(sigma=0.5, s_lpc=2.0)
+
+
+UNEQUAL = r"`ScaledGD\(lr=...\)` must be equal in all groups, got \[0.5, 1.0\]"
+
+
+def test_unequal_lr_is_refused_at_construction():
+    with pytest.raises(ValueError, match=UNEQUAL):
+        ScaledGD([{"params": [parameter()], "lr": 0.5}, {"params": [parameter()]}])
+
+
+def test_lr_made_unequal_later_is_refused_at_the_step_and_nothing_moves():
+    a, b = parameter(), parameter()
+    optimizer = ScaledGD([{"params": [a]}, {"params": [b]}])
+    optimizer.param_groups[0]["lr"] = 0.5
+    with pytest.raises(ValueError, match=UNEQUAL):
+        optimizer.step(lambda: square(a) + square(b))
+    assert a.tolist() == b.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("make", "call"),
+    [
+        (lambda **kw: ScaledGD([parameter()], **kw), "ScaledGD"),
+        (lambda **kw: FunctionObjective(square, torch.ones(2), **kw), "FunctionObjective"),
+        (lambda **kw: ModuleObjective(nn.Linear(1, 1), square, torch.ones(1, 1), **kw), "Module"),
+    ],
+    ids=["ScaledGD", "FunctionObjective", "ModuleObjective"],
+)
+def test_an_unknown_product_is_refused_at_construction_by_the_users_own_call(make, call):
+    with pytest.raises(ValueError, match=rf"`{call}.*\(product='hessian'\)` is unknown.*'auto'"):
+        make(product="hessian")
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+def test_weight_decay_out_of_range_is_refused_by_the_users_own_call(value):
+    with pytest.raises(ValueError, match=rf"`ModuleObjective\(weight_decay=...\)`.*got {value}"):
+        ModuleObjective(nn.Linear(1, 1), square, torch.ones(1, 1), weight_decay=value)
+
+
+def test_gauss_newton_where_there_are_no_outputs_says_what_to_use():
+    with pytest.raises(ValueError, match=r"`ScaledGD\(product='gauss-newton'\)`.*ModuleObjective"):
+        ScaledGD([parameter()], product="gauss-newton")
+    with pytest.raises(ValueError, match="gauss-newton.*use `ModuleObjective`"):
+        FunctionObjective(square, torch.ones(2), product="gauss-newton")
+    with pytest.raises(ValueError, match="gauss-newton.*pass `inputs`"):
+        ModuleObjective(nn.Linear(1, 1), lambda model: model.weight.sum(), product="gauss-newton")
+
+
+@pytest.mark.parametrize("name", ["max_oracle_calls", "max_iterations", "max_seconds", "gtol"])
+@pytest.mark.parametrize("value", [-1, math.nan])
+def test_negative_budgets_and_tolerances_are_refused(name, value):
+    with pytest.raises(ValueError, match=rf"`minimize\({name}=...\)` must be.*got {value}"):
+        minimize(square, torch.ones(2), **{name: value})
+
+
+@pytest.mark.parametrize("method", ["CGMR", 3, ScaledGradient])
+def test_a_method_that_is_none_is_refused(method):
+    with pytest.raises(TypeError, match=r"`minimize\(method=...\)` must be.*`ScaledGradient\(\)`"):
+        minimize(square, torch.ones(2), method=method)
+
+
+# The start
+
+
+@pytest.mark.parametrize("x0", [1.0, [1.0, 2.0], np.ones(2), None])
+def test_a_start_that_is_no_tensor_is_refused(x0):
+    with pytest.raises(TypeError, match="needs a tensor as x0, got.*torch.as_tensor"):
+        minimize(square, x0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex128])
+def test_a_start_that_is_not_real_floating_point_is_refused(dtype):
+    with pytest.raises(TypeError, match=rf"x0.*floating-point.*got {dtype}.*double"):
+        minimize(square, torch.ones(2, dtype=dtype))
+
+
+def test_an_empty_start_is_refused():
+    with pytest.raises(ValueError, match="empty x0: there is nothing to minimise over"):
+        minimize(square, torch.ones(0))
+
+
+def test_a_module_as_start_needs_its_own_objective():
+    model, other = nn.Linear(2, 1), nn.Linear(2, 1)
+    remedy = r"`minimize\(ModuleObjective\(model, ...\), model\)`"
+    with pytest.raises(TypeError, match=remedy):
+        minimize(square, model)
+    with pytest.raises(TypeError, match=remedy):
+        minimize(ModuleObjective(other, square, torch.ones(1, 2)), model)
+
+
+def test_something_else_than_a_callable_is_refused():
+    with pytest.raises(TypeError, match="must be callable, got 3"):
+        minimize(3, torch.ones(2))
+    with pytest.raises(TypeError, match=r"`ModuleObjective\(model=...\)` must be an nn.Module"):
+        ModuleObjective(square, mse_loss)
+
+
+@pytest.mark.parametrize("x0", [torch.ones(4), torch.ones(2, 2)])
+def test_a_vector_of_the_wrong_length_is_refused_by_name(x0):
+    with pytest.raises(ValueError, match="x0"):
+        minimize(ModuleObjective(nn.Linear(2, 1), square, torch.ones(1, 2)), x0)
+
+
+# The parameters
+
+
+def test_an_empty_parameter_list_is_refused():
+    with pytest.raises(ValueError, match="empty parameter list"):
+        ScaledGD([])
+
+
+def test_parameters_that_are_all_frozen_are_refused():
+    with pytest.raises(ValueError, match="no trainable parameters.*requires_grad=True"):
+        ScaledGD([parameter().requires_grad_(False)])
+    model = nn.Linear(2, 1).requires_grad_(False)
+    with pytest.raises(ValueError, match=r"`ModuleObjective\(model\)` got no trainable param"):
+        ModuleObjective(model, mse_loss, torch.ones(1, 2), torch.ones(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"dtype": torch.float32}, r"several dtypes \(torch.float32, torch.float64\)"),
+        ({"device": "meta"}, r"several devices \(cpu, meta\)"),
+    ],
+)
+def test_mixed_dtypes_and_devices_are_refused(other, message):
+    mixed = nn.ParameterList([parameter(), nn.Parameter(torch.ones(3, **other))])
+    with pytest.raises(ValueError, match=rf"`ScaledGD\(params\)` got.*{message}.*to one"):
+        ScaledGD(mixed.parameters())
+    with pytest.raises(ValueError, match=rf"`ModuleObjective\(model\)` got.*{message}"):
+        ModuleObjective(mixed, lambda model: square(model[0]))
+
+
+def test_complex_parameters_are_refused():
+    with pytest.raises(TypeError, match="real floating-point parameters, got torch.complex128"):
+        ScaledGD([parameter(dtype=torch.complex128)])
+
+
+@pytest.mark.parametrize("kind", ["module", "closure", "backward closure"])
+def test_sparse_gradients_are_refused(kind):
+    model, tokens = nn.Embedding(5, 2, sparse=True), torch.tensor([1, 3])
+    before = model.weight.detach().clone()
+
+    def closure():
+        loss = square(model(tokens))
+        if kind == "backward closure":
+            loss.backward()
+        return loss
+
+    with pytest.raises(TypeError, match=r"sparse gradient.*sparse=False"):
+        if kind == "module":
+            minimize(ModuleObjective(model, square, tokens), model)
+        else:
+            ScaledGD(model.parameters()).step(closure)
+    assert torch.equal(model.weight, before)
+
+
+# The loss
+
+
+def doors(loss):
+    """The same bad loss through each door: a function, a module and a closure."""
+
+    def function():
+        minimize(loss, torch.ones(2))
+
+    def module():
+        model = nn.Linear(2, 1, bias=False)
+        minimize(ModuleObjective(model, lambda m: loss(m.weight[0])), model)
+
+    def closure():
+        w = parameter()
+        ScaledGD([w]).step(lambda: loss(w))
+
+    return {"fun": function, "the loss": module, "the closure": closure}
+
+
+BAD_LOSSES = {
+    "a vector": (lambda x: x * x, ValueError, r"one number, got a tensor of shape \(2,\).*mean"),
+    "complex": (lambda x: square(x) * (1 + 0j), TypeError, "complex number.*Return a real one"),
+    "an integer": (lambda x: square(x).long(), TypeError, "torch.int64. Return a floating-point"),
+    "none": (lambda x: None, TypeError, "returned None. Return the loss"),
+    "a float": (lambda x: square(x).item(), TypeError, "must return a tensor, got float"),
+    "detached": (lambda x: square(x).detach(), ValueError, "does not depend on the parameters"),
+    "constant": (lambda x: torch.ones(()), ValueError, r"does not depend.*without `.detach\(\)`"),
+    "another's": (
+        lambda x: square(torch.ones(2, requires_grad=True)),
+        ValueError,
+        "does not depend on any of the parameters",
+    ),
+}
+
+
+@pytest.mark.parametrize("door", ["fun", "the loss", "the closure"])
+@pytest.mark.parametrize(("loss", "error", "message"), BAD_LOSSES.values(), ids=BAD_LOSSES)
+def test_a_loss_that_is_none_is_refused_with_the_remedy(door, loss, error, message):
+    with pytest.raises(error, match=rf"^{door}.*{message}"):
+        doors(loss)[door]()
+
+
+def test_a_step_without_a_closure_is_refused():
+    with pytest.raises(ValueError, match=r"`ScaledGD.step\(closure\)` needs a closure.*lambda"):
+        ScaledGD([parameter()]).step()
+
+
+NOT_FINITE = {
+    "f": (lambda x: square(x) + math.inf, "f is inf at the starting point"),
+    "f, not a number": (lambda x: square(x) * math.nan, "f is nan at the starting point"),
+    "g": (lambda x: (x - x.detach()).abs().sqrt().sum(), "gradient is not finite.*although f is"),
+    # At 0 the second derivative of |x|^1.5 is infinite, value and gradient are not.
+    "Hg": (lambda x: ((x - torch.tensor([1.0, 9.0])).abs() ** 1.5).sum(), "Hg is not finite"),
+}
+
+
+@pytest.mark.parametrize("door", ["fun", "the closure"])
+@pytest.mark.parametrize(("loss", "message"), NOT_FINITE.values(), ids=NOT_FINITE)
+def test_a_start_that_is_not_finite_says_which_of_f_g_and_Hg_is_not(door, loss, message):
+    with pytest.raises(NonFiniteError, match=message):
+        doors(loss)[door]()
+
+
+def test_a_product_that_is_not_finite_at_the_start_says_where_and_what_to_do():
+    with pytest.raises(NonFiniteError, match="Hg is not finite at the starting point.*[Ss]tart"):
+        doors(NOT_FINITE["Hg"][0])["fun"]()
+
+
+def test_parameters_stay_put_when_the_start_is_not_finite():
+    for loss, _ in NOT_FINITE.values():
+        w = parameter()
+        optimizer = ScaledGD([w])
+        with pytest.raises(NonFiniteError):
+            optimizer.step(lambda w=w, loss=loss: loss(w))
+        assert w.tolist() == [1.0, 2.0]
+
+
+# A loss that differs between two evaluations
+
+
+class OwnGenerator(nn.Module):
+    """Random, but not by torch's generator, which is replayed."""
+
+    def __init__(self):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(0)
+
+    def forward(self, z):
+        return z + torch.rand(z.shape, generator=self.generator)
+
+
+class NumpyNoise(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rng = np.random.default_rng(0)
+
+    def forward(self, z):
+        return z + float(self.rng.random())
+
+
+class Counting(nn.Module):
+    """Not random at all, but a state that changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, z):
+        self.calls += 1
+        return z * self.calls
+
+
+def noisy(culprit):
+    return nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Tanh(), culprit), nn.Linear(2, 1))
+
+
+@pytest.mark.parametrize("culprit", [OwnGenerator, NumpyNoise, Counting])
+def test_a_module_whose_output_differs_is_named_with_its_place(culprit):
+    model = noisy(culprit())
+    objective = ModuleObjective(model, square, torch.ones(3, 2))
+    with pytest.raises(NondeterministicError, match=rf"'1.1', {culprit.__name__}\(\).*check=False"):
+        minimize(objective, model)
+
+
+@pytest.mark.parametrize("backward", [True, False])
+@pytest.mark.parametrize("culprit", [OwnGenerator, NumpyNoise, Counting])
+def test_in_a_closure_it_is_named_by_its_class(culprit, backward):
+    model = noisy(culprit())
+    before = [p.detach().clone() for p in model.parameters()]
+
+    def closure():
+        loss = square(model(torch.ones(3, 2)))
+        if backward:
+            loss.backward()
+        return loss
+
+    with pytest.raises(NondeterministicError, match=rf"differs is {culprit.__name__}\(\)"):
+        ScaledGD(model.parameters()).step(closure)
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+    assert [p.grad for p in model.parameters()] == [None] * 4
+
+
+def test_a_function_that_differs_says_to_look_outside_of_modules():
+    rng = np.random.default_rng(0)
+    with pytest.raises(NondeterministicError, match="^fun differs.*look outside of modules"):
+        minimize(lambda x: square(x) + float(rng.random()), torch.ones(2))
+
+
+def test_batches_that_change_within_a_step_are_caught():
+    w, batches = parameter(), iter(torch.randn(100, 2))
+    with pytest.raises(NondeterministicError, match="^the closure differs"):
+        ScaledGD([w]).step(lambda: square(w - next(batches)))
+    assert w.tolist() == [1.0, 2.0]
+
+
+def test_the_check_can_be_switched_off():
+    rng = np.random.default_rng(0)
+
+    def fun(x):
+        return square(x) + 1e-3 * float(rng.random())
+
+    objective = FunctionObjective(fun, torch.ones(2), check=False)
+    assert minimize(objective, torch.ones(2), max_iterations=1).iterations == 1
+
+
+def test_torchs_own_randomness_is_replayed_and_no_difference():
+    model = noisy(nn.Dropout(0.5))
+    result = minimize(ModuleObjective(model, square, torch.ones(3, 2)), model, max_iterations=3)
+    assert result.iterations == 3
+
+
+def test_errors_can_be_caught_by_the_builtin_kinds_they_are():
+    assert issubclass(firstish.NonFiniteError, ValueError)
+    assert issubclass(firstish.NondeterministicError, ValueError)
+    assert issubclass(firstish.ProductError, RuntimeError)

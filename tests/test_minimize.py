@@ -1,0 +1,391 @@
+"""`minimize`: when it stops, what it says, what it leaves on record."""
+
+import json
+import math
+import time
+from itertools import pairwise
+
+import pytest
+import torch
+from torch.autograd.functional import hessian
+from torch.func import grad
+
+import firstish
+from firstish import Armijo, Curvature, FunctionObjective, ScaledGradient, Status, minimize
+from firstish.objectives import Meter, Product
+
+START = torch.tensor([-1.2, 1.0], dtype=torch.float64)
+
+
+def rosenbrock(x):
+    return (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+
+
+def quartic(x):
+    return (x**4).sum()
+
+
+# Budgets and other ends
+
+
+def test_it_converges_when_the_gradient_is_small_enough_and_says_so():
+    result = minimize(rosenbrock, START, gtol=1e-8)
+    assert result.success
+    assert result.status is Status.CONVERGED
+    assert result.grad_norm == result.history[-1].grad_norm <= 1e-8
+    assert all(row.grad_norm > 1e-8 for row in result.history[:-1])
+    torch.testing.assert_close(result.x, torch.ones(2), rtol=0, atol=1e-7)
+    assert result.value == rosenbrock(result.x).item()
+    assert result.grad_norm == pytest.approx(torch.linalg.norm(grad(rosenbrock)(result.x)).item())
+
+
+def test_no_iteration_starts_once_the_oracle_calls_are_spent():
+    result = minimize(rosenbrock, START, max_oracle_calls=50)
+    assert result.status is Status.MAX_ORACLE_CALLS
+    assert not result.success
+    assert result.history[-2].oracle_calls < 50 <= result.oracle_calls
+    assert result.oracle_calls == result.history[-1].oracle_calls
+
+
+@pytest.mark.parametrize("budget", [0, 1, 7])
+def test_as_many_iterations_are_made_as_were_granted(budget):
+    result = minimize(rosenbrock, START, max_iterations=budget)
+    assert result.status is Status.MAX_ITERATIONS
+    assert result.iterations == budget
+    assert len(result.history) == budget + 1
+    if budget == 0:
+        assert torch.equal(result.x, START)
+        assert result.oracle_calls == 2
+
+
+def test_no_iteration_starts_once_the_seconds_are_spent():
+    def slow(x):
+        time.sleep(0.02)
+        return quartic(x)
+
+    result = minimize(slow, torch.ones(3), max_seconds=0.2, gtol=0)
+    assert result.status is Status.MAX_SECONDS
+    assert result.history[-2].seconds < 0.2 <= result.seconds < 2
+    assert minimize(quartic, torch.ones(3), max_seconds=0).iterations == 0
+
+
+def test_the_first_of_several_budgets_ends_the_run():
+    both = {"max_iterations": 3, "max_oracle_calls": 1000}
+    assert minimize(rosenbrock, START, **both).status is Status.MAX_ITERATIONS
+    both = {"max_iterations": 1000, "max_oracle_calls": 20}
+    assert minimize(rosenbrock, START, **both).status is Status.MAX_ORACLE_CALLS
+
+
+def test_no_budget_at_all_is_allowed():
+    assert minimize(rosenbrock, START, max_oracle_calls=None, gtol=1e-10).success
+
+
+def test_a_stationary_start_is_converged_even_with_gtol_zero():
+    result = minimize(quartic, torch.zeros(3), gtol=0)
+    assert (result.success, result.iterations, result.grad_norm) == (True, 0, 0.0)
+
+
+@pytest.mark.parametrize("least", [1.0, 0.0])
+def test_a_search_that_cannot_move_any_more_ends_the_run_with_that_reason(least):
+    result = minimize(lambda x: least + rosenbrock(x), START, gtol=0)
+    assert result.status is Status.ROUNDING
+    assert not result.success
+    assert result.grad_norm < 1e-12
+
+
+class WrongSign(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x @ x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -2 * grad * ctx.saved_tensors[0]
+
+
+def test_a_search_in_which_no_trial_is_accepted_returns_to_x_and_says_so():
+    method = ScaledGradient(line_search=Armijo(max_trials=10))
+    result = minimize(WrongSign.apply, torch.ones(3), method=method)
+    assert result.status is Status.LINE_SEARCH
+    assert (result.iterations, result.x.tolist()) == (0, [1.0] * 3)
+    assert result.oracle_calls == 4 + 10  # the refused trials are counted
+
+
+class Bad(firstish.Point):
+    """|x|^4 whose products, from the second on, are not finite."""
+
+    def __init__(self, x, meter, depth):
+        super().__init__(x, meter, depth)
+
+    eps = 2.0**-52
+
+    def at(self, x, depth="product"):
+        return Bad(x, self.meter, depth)
+
+    def _value(self):
+        return quartic(self.x).item()
+
+    def _gradient(self):
+        return 4 * self.x**3
+
+    def _product(self, v):
+        first = self.meter.oracle_calls <= 2
+        return Product(12 * self.x**2 * v if first else v * math.nan)
+
+
+class BadObjective:
+    def at(self, x, depth="product"):
+        return Bad(x, Meter(), depth)
+
+
+def test_a_product_that_stops_being_finite_ends_the_run_where_it_stands():
+    result = minimize(BadObjective(), torch.ones(3))
+    assert result.status is Status.NON_FINITE
+    assert result.iterations == 1
+    assert result.value < 3
+    assert result.x.isfinite().all()
+
+
+def test_trials_where_f_is_not_finite_are_refused():
+    method = ScaledGradient(line_search=Armijo(initial_step=64.0))
+    result = minimize(lambda x: (x - x.log()).sum(), torch.full((2,), 3.0), method=method)
+    assert result.success
+    assert result.history[0].trials > 1
+    torch.testing.assert_close(result.x, torch.ones(2), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("status", Status)
+def test_every_status_is_a_sentence(status):
+    assert status.value[0].isupper() or status.value.startswith("f")
+    assert status.value.endswith(".")
+    assert len(status.value.split()) > 4
+
+
+def test_the_message_has_the_sentence_and_the_numbers():
+    result = minimize(rosenbrock, START, max_iterations=7)
+    assert result.message.startswith(Status.MAX_ITERATIONS.value)
+    for number in (f"{result.value:.6g}", "7 iterations", f"{result.oracle_calls:g} oracle calls"):
+        assert number in result.message
+
+
+@pytest.mark.parametrize("shape", [(3,), (64, 10), (200, 200)])
+def test_the_repr_is_short_whatever_the_size_of_x(shape):
+    result = minimize(quartic, torch.ones(shape), max_iterations=2)
+    assert len(repr(result)) < 1000
+    assert "MAX_ITERATIONS" in repr(result)
+
+
+# The callback
+
+
+@pytest.mark.parametrize("how", ["return", "raise"])
+def test_the_callback_can_stop_the_run(how):
+    def callback(progress):
+        if progress.row.iteration < 4:
+            return None
+        if how == "raise":
+            raise StopIteration
+        return True
+
+    result = minimize(rosenbrock, START, callback=callback)
+    assert result.status is Status.STOPPED
+    assert result.iterations == 5
+    assert len(result.history) == 6
+
+
+@pytest.mark.parametrize("returned", [None, False, 1, "stop", torch.tensor(3.0)])
+def test_what_a_callback_happens_to_return_does_not_stop_the_run(returned):
+    result = minimize(rosenbrock, START, callback=lambda progress: returned, max_iterations=3)
+    assert result.status is Status.MAX_ITERATIONS
+
+
+def test_other_exceptions_of_the_callback_pass():
+    def callback(progress):
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        minimize(rosenbrock, START, callback=callback)
+
+
+def test_the_callback_sees_the_new_point_and_the_row_of_the_step_to_it():
+    seen = []
+    result = minimize(rosenbrock, START.reshape(2, 1)[:, 0], max_iterations=5, callback=seen.append)
+    assert [p.row for p in seen] == list(result.history[:-1])
+    for progress, after in zip(seen, result.history[1:], strict=True):
+        assert progress.value == after.value == rosenbrock(progress.x).item()
+        assert progress.grad_norm == after.grad_norm
+    assert torch.equal(seen[-1].x, result.x)
+
+
+def test_the_callbacks_time_is_not_counted():
+    began = time.perf_counter()
+    result = minimize(
+        rosenbrock, START, max_iterations=5, callback=lambda progress: time.sleep(0.1)
+    )
+    assert time.perf_counter() - began > 0.5
+    assert result.seconds < 0.4
+    assert all(b.seconds - a.seconds < 0.1 for a, b in pairwise(result.history[1:]))
+
+
+def test_a_callback_costs_no_oracle_calls_and_changes_no_bit():
+    silent = minimize(rosenbrock, START, gtol=1e-8)
+    watched = minimize(rosenbrock, START, gtol=1e-8, callback=lambda p: p.grad_norm + p.value)
+    assert torch.equal(silent.x, watched.x)
+    assert silent.oracle_calls == watched.oracle_calls
+
+
+# The start
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (6,), (2, 3), (1, 2, 3)])
+def test_x_keeps_the_shape_of_x0_in_the_function_the_callback_and_the_result(shape):
+    x0 = torch.full(shape, 2.0)
+    shapes = set()
+
+    def fun(x):
+        shapes.add(x.shape)
+        return quartic(x - 1)
+
+    def callback(progress):
+        shapes.add(progress.x.shape)
+
+    result = minimize(fun, x0, callback=callback)
+    shapes.add(result.x.shape)
+    assert result.success
+    assert shapes == {torch.Size(shape)}
+
+
+def test_x0_is_not_modified_and_not_aliased():
+    x0 = START.clone()
+    result = minimize(rosenbrock, x0, max_iterations=0)
+    result.x.add_(1)
+    assert torch.equal(x0, START)
+
+
+def test_x0_may_be_a_leaf_that_requires_grad_or_a_transposed_view():
+    base = torch.arange(6.0).reshape(2, 3)
+    leaf = base.clone().requires_grad_()
+    A = torch.randn(2, 3)
+    one = minimize(lambda x: ((x - A) ** 4).sum(), leaf, max_iterations=5)
+    two = minimize(lambda x: ((x - A.T) ** 4).sum(), base.T, max_iterations=5)
+    assert leaf.grad is None
+    assert not one.x.requires_grad
+    torch.testing.assert_close(one.x, two.x.T)
+
+
+def test_it_runs_inside_no_grad():
+    with torch.no_grad():
+        inside = minimize(rosenbrock, START, max_iterations=5)
+    assert torch.equal(inside.x, minimize(rosenbrock, START, max_iterations=5).x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_dtype_is_kept(dtype):
+    result = minimize(rosenbrock, START.to(dtype), gtol=1e-3)
+    assert result.success
+    assert result.x.dtype is dtype
+
+
+def test_an_objective_can_be_used_twice_and_each_run_counts_for_itself():
+    objective = FunctionObjective(rosenbrock, START, product="double-backward", check=False)
+    one = minimize(objective, START, max_iterations=5)
+    two = minimize(objective, START, max_iterations=5)
+    assert torch.equal(one.x, two.x)
+    assert (one.oracle_calls, one.passes) == (two.oracle_calls, two.passes)
+
+
+def test_aux_is_that_of_the_result():
+    result = minimize(lambda x: (quartic(x), x.detach().clone()), torch.ones(2), max_iterations=3)
+    assert torch.equal(result.aux, result.x)
+
+
+# The record
+
+
+@pytest.fixture(scope="module")
+def tracked():
+    """A run through all three cases, with every point on record."""
+
+    def fun(x):
+        return (x**4).sum() / 4 - (x**2).sum() / 2 + x[0] * x[1] + (3 * x[2]).sin()
+
+    x0 = torch.tensor([0.1, 0.2, -0.3, 0.05], dtype=torch.float64)
+    path = [x0]
+    result = minimize(fun, x0, gtol=1e-7, callback=lambda progress: path.append(progress.x.clone()))
+    assert result.success
+    assert {Curvature.NC, Curvature.SPC} <= {row.curvature for row in result.history[:-1]}
+    return fun, path, result
+
+
+def test_the_last_row_has_no_step_and_the_others_have_one(tracked):
+    *rows, last = tracked[2].history
+    step = firstish.Step.__dataclass_fields__
+    assert all(getattr(last, name) is None for name in step)
+    for row in rows:
+        missing = {name for name in step if getattr(row, name) is None}
+        spc = row.curvature is Curvature.SPC
+        assert missing == ({"failure"} if spc else {"failure", "scaling"})
+
+
+def test_counters_grow_from_row_to_row(tracked):
+    rows = tracked[2].history
+    assert [row.iteration for row in rows] == list(range(len(rows)))
+    for a, b in pairwise(rows):
+        assert b.oracle_calls - a.oracle_calls == 3 + a.trials
+        assert b.passes > a.passes
+        assert b.seconds > a.seconds
+
+
+def test_rows_have_the_value_and_the_gradient_norm_of_their_point(tracked):
+    fun, path, result = tracked
+    for x, row in zip(path, result.history, strict=True):
+        assert row.value == pytest.approx(fun(x).item(), rel=1e-14)
+        assert row.grad_norm == pytest.approx(torch.linalg.norm(grad(fun)(x)).item(), rel=1e-12)
+
+
+def test_rows_have_the_diagnostics_of_the_dense_hessian(tracked):
+    fun, path, result = tracked
+    for x, after, row in zip(path, path[1:], result.history, strict=False):
+        g, H = grad(fun)(x), hessian(fun, x)
+        p, alpha = -row.scale * g, row.step_size
+        torch.testing.assert_close(after, x + alpha * p, rtol=1e-12, atol=1e-14)
+        gHg, gg, Hg = g @ H @ g, g @ g, torch.linalg.norm(H @ g)
+        gp, pHp = g @ p, p @ H @ p
+        truth = {
+            "cosine": gHg / (gg.sqrt() * Hg),
+            "local_lipschitz": Hg / gg.sqrt(),
+            "descent_margin": gp + pHp,
+            "predicted_decrease": -(alpha * gp + alpha**2 / 2 * pHp),
+            "slope_ratio": (grad(fun)(after) @ p) / gp,
+        }
+        # Differences of large terms: as exact as their terms.
+        size = {"descent_margin": -gp, "predicted_decrease": -alpha * gp}
+        for name, number in truth.items():
+            tolerance = 1e-10 * float(size.get(name, 1))
+            assert getattr(row, name) == pytest.approx(number.item(), rel=1e-9, abs=tolerance)
+        assert row.actual_decrease == pytest.approx((fun(x) - fun(after)).item(), abs=1e-14)
+
+
+def test_rows_have_the_case_and_the_scale_of_the_dense_hessian(tracked):
+    fun, path, result = tracked
+    turn = 0
+    for x, row in zip(path, result.history[:-1], strict=False):
+        g, H = grad(fun)(x), hessian(fun, x)
+        gg, gHg, HgHg = g @ g, g @ H @ g, (H @ g) @ (H @ g)
+        case = "SPC" if gHg > 1e-6 * gg else "NC" if gHg < 0 else "LPC"
+        assert row.curvature.name == case
+        if case == "SPC":
+            scale = {"CG": gg / gHg, "MR": gHg / HgHg}
+            assert row.scaling == ("CG", "MR")[turn % 2]
+            assert row.scale == pytest.approx(scale[row.scaling].item(), rel=1e-9)
+            turn += 1
+        else:
+            assert (row.scaling, row.scale) == (None, 1.0)
+
+
+def test_rows_are_ready_for_json(tracked):
+    rows = [json.loads(json.dumps(row.to_dict())) for row in tracked[2].history]
+    assert rows[0]["curvature"] in {"SPC", "LPC", "NC"}
+    assert rows[-1]["curvature"] is None
+    assert [row["value"] for row in rows] == [row.value for row in tracked[2].history]
