@@ -72,7 +72,7 @@ FAULTS = [
         "return min(s, 1 / sigma) if sigma > 0 else s",
         "return s",
         "CG <= 1/sigma only up to rounding",
-        BOUNDS + "test_order_and_upper_bound_hold_to_the_last_bit",
+        BOUNDS + "test_the_upper_bound_holds_where_rounding_would_exceed_it",
     ),
     Fault(
         "inverse-may-overflow",

@@ -52,9 +52,11 @@ class CDAT:
         """One product."""
         if point.grad_norm == 0:
             return point, STATIONARY, state
-        gHg = point.curvature(point.grad)
-        if not math.isfinite(gHg):
+        u = point.grad / point.grad_norm  # so that nothing overflows
+        uHu = point.curvature(u)
+        if not math.isfinite(uHu):
             raise NonFiniteError("The curvature <g, Hg> is not finite.")
-        rate = self.sigma * point.grad_norm * point.grad_norm / (abs(gHg) + self.eps)
+        bend = abs(uHu) + self.eps / point.grad_norm / point.grad_norm
+        rate = self.sigma / bend if bend > 0 else math.inf
         new = against_gradient(point, rate, self.depth)
         return new, plain_step(point, new, rate), state

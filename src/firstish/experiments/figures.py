@@ -137,7 +137,7 @@ def _three(
     names = {"value": "objective", "grad_norm": "gradient norm"}
     _label(axes[0], "oracle calls", names[field])
     if rivals:
-        axes[0].legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, -0.16), ncols=3)
+        axes[0].legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, -0.2), ncols=3)
     _label(axes[1], "iteration", "scale s")
     _label(axes[2], "iteration", "step size α")
     if any(r["curvature"] == "NC" for r in steps):

@@ -12,12 +12,19 @@ from typing import Any
 from plotly.offline import get_plotlyjs
 
 from firstish.experiments.console import cells, headers, ranked
-from firstish.experiments.curves import look, thin
+from firstish.experiments.curves import best_so_far, look, thin
 from firstish.experiments.methods import PANEL, parse_choice
 from firstish.experiments.summary import Summary, summarise
 from firstish.problems import get
 
 _FIELDS = ("oracle_calls", "seconds", "iteration", "value", "grad_norm", "scale", "step_size")
+
+_CAPTION = (
+    "Oracle calls until f is at most lowest + gap (f0 - lowest), and until the gradient norm is at "
+    "most gtol; a dash where it was not. Unit: share of steps with step size 1; +curv: of steps "
+    "that also satisfy the curvature condition at 0.9. With tuning: oracle calls and seconds of "
+    "the whole grid."
+)
 
 
 def write_report(folder: Path, figures: list[Path]) -> Path:
@@ -28,6 +35,7 @@ def write_report(folder: Path, figures: list[Path]) -> Path:
     page = template.substitute(
         title=html.escape(f"{problem.title}: {len(summary.lines)} methods"),
         lead=html.escape(_lead(summary)),
+        caption=_CAPTION,
         table=_table(summary),
         figures="\n".join(_figure(path) for path in figures),
         settings="".join(
@@ -68,14 +76,7 @@ def _table(summary: Summary) -> str:
         + "</tr>"
         for line in ranked(summary)
     )
-    caption = (
-        "Oracle calls until f is at most lowest + gap (f0 - lowest), and until the gradient norm "
-        "is at most gtol; a dash where it was not. Unit: share of steps with step size 1; +curv: "
-        "of steps that also satisfy the curvature condition at 0.9. With tuning: oracle calls and "
-        "seconds of the whole grid."
-    )
-    top = f"<caption>{caption}</caption><thead><tr>{head}</tr></thead>"
-    return f"<table>{top}<tbody>{body}</tbody></table>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _figure(path: Path) -> str:
@@ -87,14 +88,19 @@ def _figure(path: Path) -> str:
     )
 
 
+def _positive(value: float) -> float | None:
+    return value if value > 0 else None  # a logarithmic axis has no place for it
+
+
 def _curves(summary: Summary) -> list[dict[str, Any]]:
     out = []
     for position, (key, all_rows) in enumerate(summary.rows.items()):
         rows = thin(all_rows)
         style = look(key, position)
         curve: dict[str, Any] = {f: [r[f] for r in rows] for f in _FIELDS}
-        lowest = summary.lowest or 0.0
-        curve["gap"] = [gap if (gap := r["value"] - lowest) > 0 else None for r in rows]
+        best = dict(zip((r["iteration"] for r in all_rows), best_so_far(all_rows), strict=True))
+        curve["gap"] = [_positive(r["value"] - (summary.lowest or 0.0)) for r in rows]
+        curve["best"] = [_positive(best[r["iteration"]] - (summary.lowest or 0.0)) for r in rows]
         curve.update(label=style.label, colour=style.colour, dash=style.dash)
         curve["shown"] = parse_choice(key).name in PANEL
         out.append(curve)

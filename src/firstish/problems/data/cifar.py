@@ -102,6 +102,8 @@ def load_cifar10(data: Path | None = None, rows: int | None = None) -> LabelledI
         data: the folder to look in; None for the usual places.
         rows: only the first so many; later batches are not read.
     """
+    if rows is not None and rows < 1:
+        raise ValueError(f"`load_cifar10(rows=...)` must be at least 1, got {rows}.")
     copy = locate("cifar10", "train", data)
     total = RECORDS * len(CIFAR10_BATCHES)
     rows = total if rows is None else min(rows, total)
@@ -109,8 +111,8 @@ def load_cifar10(data: Path | None = None, rows: int | None = None) -> LabelledI
     batches = []
     contents = _READERS[copy.form.name](copy, count)
     for (where, content), checksum in zip(contents, CIFAR10_BATCHES[:count], strict=True):
-        _check_batch(content, checksum, where)
         batches.append(read_batch(content, where, RECORDS))
+        _check_batch(content, checksum, where)
     images = np.concatenate([batch.images for batch in batches])[:rows]
     labels = np.concatenate([batch.labels for batch in batches])[:rows]
     return LabelledImages(images, labels, CLASSES)
@@ -119,9 +121,6 @@ def load_cifar10(data: Path | None = None, rows: int | None = None) -> LabelledI
 def _check_batch(content: bytes, checksum: str, where: str) -> None:
     found = hashlib.sha1(content, usedforsecurity=False).hexdigest()
     if f"sha1:{found}" != checksum:
-        read_batch(
-            content, where, RECORDS
-        )  # a wrong length or label says more than a wrong checksum
         raise refused(where, expected=checksum.replace(":", " "), found=found)
 
 

@@ -61,7 +61,8 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     if len(content) != math.prod(shape):
         wanted = " x ".join(map(str, shape))
         raise refused(path, expected=f"{wanted} entries", found=f"{len(content):,} bytes of them")
-    return np.frombuffer(content, np.uint8).reshape(shape).copy()  # writable, for torch
+    entries: NDArray[np.uint8] = np.frombuffer(content, np.uint8).reshape(shape).copy()
+    return entries  # a copy, because torch wants it writable
 
 
 def read_fashion_mnist(
