@@ -147,5 +147,7 @@ class Armijo:
             trial = ray.trial(alpha)
             if self.accepts(ray, alpha, trial) and trial.usable():
                 return Found(trial, alpha, spent)
+            if not trial.moved():
+                break  # nor would a shorter step
             alpha *= self.theta
         return Found(None, 0.0, spent)

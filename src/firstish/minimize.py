@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,12 +13,13 @@ from firstish.loop import Limits, Run, Status
 from firstish.methods.base import AnyMethod
 from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.objectives.function import FunctionObjective
+from firstish.objectives.graph import GraphObjective
 from firstish.objectives.module import ModuleObjective
 from firstish.objectives.point import Objective
 from firstish.records import Row
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
     """What `minimize` returns.
 
@@ -43,8 +44,12 @@ class Result:
     oracle_calls: float
     passes: float
     seconds: float
-    history: Sequence[Row] = field(repr=False)
-    aux: Any = field(repr=False, default=None)
+    history: Sequence[Row]
+    aux: Any = None
+
+    def __repr__(self) -> str:
+        shape = tuple(self.x.shape)
+        return f"Result({self.status.name}: {self.message} x has shape {shape})"
 
     @property
     def success(self) -> bool:
@@ -124,7 +129,8 @@ def minimize(
         max_seconds=max_seconds,
     )
     method = ScaledGradient() if method is None else method
-    if not all(hasattr(method, name) for name in ("init", "step", "depth")):
+    named = all(hasattr(method, name) for name in ("init", "step", "depth"))
+    if isinstance(method, type) or not named:
         raise TypeError(
             f"`minimize(method=...)` must be a method such as `ScaledGradient()`, got {method!r}."
         )
@@ -199,6 +205,8 @@ def _start(
     if x0.numel() == 0:
         raise ValueError("`minimize(fun, x0)` got an empty x0: there is nothing to minimise over.")
     x = x0.detach().clone().reshape(-1)
+    if isinstance(fun, GraphObjective):
+        fun.check_vector(x)
     if isinstance(fun, Objective):
         return fun, x, x0.shape
     return FunctionObjective(fun, x0), x, x0.shape

@@ -19,7 +19,7 @@ from firstish.methods.scaled_gradient import CycleState, ScaledGradient
 from firstish.objectives.closure import Closure, ClosureObjective
 from firstish.objectives.layout import Layout
 from firstish.objectives.point import Meter, Point
-from firstish.objectives.products import Mode
+from firstish.objectives.products import Mode, ProductChoice
 from firstish.objectives.random_state import RandomState
 from firstish.records import Row, make_row
 
@@ -86,6 +86,7 @@ class ScaledGD(Optimizer):
         self.method = ScaledGradient(
             scaling=scaling, sigma=sigma, s_lpc=s_lpc, s_nc=s_nc, line_search=search
         )
+        ProductChoice(product, "ScaledGD")
         self._product: Mode = product
         self._check = check
         self._reuse = reuse_value
@@ -116,13 +117,15 @@ class ScaledGD(Optimizer):
         point = self._begin(objective, closure, memory)
         try:
             point.require_finite()
-            point.accept()
+            if not (self._reuse and memory["iterations"]):  # then the last step accepted it
+                point.accept()
             known = objective.meter.since(spent_before)
             seconds = memory["seconds"] + time.perf_counter() - clock
             new, step, state = self._method().step(point, CycleState(memory["turns"]))
             objective.keep(new.x)
         except BaseException:
             objective.write(point.x)
+            objective.restore_buffers()
             raise
         spent = Meter(memory["oracle_calls"] + known.oracle_calls, memory["passes"] + known.passes)
         self.last_step = make_row(
@@ -131,6 +134,7 @@ class ScaledGD(Optimizer):
         self._finish(objective, point, new)
         spent = objective.meter.since(spent_before)
         memory["turns"] = state.turns
+        memory["grad_scale"] = objective.grad_scale
         memory["iterations"] += 1
         memory["oracle_calls"] += spent.oracle_calls
         memory["passes"] += spent.passes
@@ -181,7 +185,7 @@ class ScaledGD(Optimizer):
     def _memory(self) -> dict[str, Any]:
         """What a state dict carries, kept with the first parameter as torch's L-BFGS does."""
         memory: dict[str, Any] = self.state[self.param_groups[0]["params"][0]]
-        for name in ("turns", "iterations", "oracle_calls", "passes", "seconds"):
+        for name in ("turns", "iterations", "oracle_calls", "passes", "seconds", "grad_scale"):
             memory.setdefault(name, 0)
         return memory
 
@@ -197,6 +201,7 @@ class ScaledGD(Optimizer):
                 product=self._product,
                 check=self._check,
             )
+            self._objective.grad_scale = self._memory()["grad_scale"]
         assert self._objective is not None
         return self._objective
 
@@ -219,6 +224,7 @@ class ScaledGD(Optimizer):
             self._kept = new
         else:
             new.release()
+            objective.restore_buffers()
             if objective.random_after is not None:
                 objective.random_after.restore()
         if objective.calls_backward:

@@ -69,7 +69,7 @@ def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float,
     v_norm, inner = both.tolist()
     if not (_safe(v_norm) and _safe(along_norm)):
         v_norm = norm(v)
-        if v_norm == 0 or not math.isfinite(v_norm):
+        if 0 in (v_norm, along_norm) or not math.isfinite(v_norm):
             return v_norm, 0.0
         e, e_along = _exponent(v), _exponent(along)
         inner = dot(_shifted(v, e), _shifted(along, e_along))

@@ -21,6 +21,7 @@ from firstish.baselines import (
     LineSearch,
     Nesterov,
     PoNo,
+    zhang_hager,
 )
 
 from . import reference
@@ -165,9 +166,10 @@ CASES = [
     ),
     Case(
         "ABBmin, other settings",
-        ABBmin(tau=0.3, memory=2, eta=0.2, line_search=Armijo(initial_step=0.5, theta=0.6)),
-        partial(reference.abbmin, tau=0.3, memory=2, eta=0.2, alpha_init=0.5, theta=0.6),
-        ABBmin(tau=0.8, memory=2, eta=0.2, line_search=Armijo(initial_step=0.5, theta=0.6)),
+        ABBmin(tau=0.6, memory=2, eta=0.2, line_search=Armijo(initial_step=0.5, theta=0.6)),
+        partial(reference.abbmin, tau=0.6, memory=2, eta=0.2, alpha_init=0.5, theta=0.6),
+        ABBmin(tau=0.6, memory=1, eta=0.2, line_search=Armijo(initial_step=0.5, theta=0.6)),
+        tolerance=1e-10,
     ),
     Case(
         "CDAT",
@@ -175,6 +177,7 @@ CASES = [
         reference.cdat,
         CDAT(sigma=A_LITTLE),
         problems=(LOGISTIC, VALLEY, WELLS),
+        tolerance=1e-11,
         notes={WELLS: {"negative"}},
     ),
     Case(
@@ -289,6 +292,17 @@ def test_lbfgs_one_at_a_time_is_one_long_call(problem, memory):
 def test_lbfgs_of_another_memory_is_told_apart():
     ours, _ = run(LBFGS(memory=2), VALLEY, 25)
     assert not np.allclose(ours.x[25], torch_lbfgs(VALLEY, 25, memory=3)[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.3, 0.85, 1.0])
+def test_zhang_and_hagers_mean_weighs_the_past_by_powers_of_eta(eta):
+    values = [3.0, -1.0, 4.0, 1.5, 9.0]
+    weight = mean = 0.0
+    for k, value in enumerate(values, start=1):
+        weight, mean = zhang_hager.updated(weight, mean, value, eta)
+        powers = np.array([eta ** (k - i) for i in range(1, k + 1)])
+        assert weight == pytest.approx(powers.sum(), rel=1e-14)
+        assert mean == pytest.approx(powers @ values[:k] / powers.sum(), rel=1e-14)
 
 
 def test_adgd_measures_the_curvature_with_its_tiny_first_step():

@@ -90,6 +90,38 @@ FAULTS = [
         "s_lpc and s_nc swapped",
         "tests/golden/test_reference.py::test_the_settings_reach_the_steps",
     ),
+    Fault(
+        "nc-below-minus-sigma",
+        "scaling.py",
+        "angle.rayleigh + angle.error < 0",
+        "angle.rayleigh + angle.error < -sigma",
+        "a dead zone of sigma around 0",
+        P + "test_p8_inexact.py::test_bounds_descent_and_unit_steps_hold_for_an_inexact_hessian",
+    ),
+    Fault(
+        "cg-without-the-angle",
+        "scaling.py",
+        "return _gm(angle) / angle.cosine",
+        "return _gm(angle)",
+        "CG computed as GM",
+        P + "test_p4_newton.py::test_equals_the_first_krylov_iterate_on_the_newton_system",
+    ),
+    Fault(
+        "cg-times-the-angle",
+        "scaling.py",
+        "return _gm(angle) / angle.cosine",
+        "return _gm(angle) * angle.cosine",
+        "CG computed as MR",
+        P + "test_p9_curvature_condition.py::test_curvature_condition_holds_inside_the_radius[CG]",
+    ),
+    Fault(
+        "mr-without-the-angle",
+        "scaling.py",
+        "s = angle.cosine * _gm(angle)",
+        "s = _gm(angle)",
+        "MR computed as GM",
+        P + "test_p6_local_rate.py::test_mr_gradient_recursion_holds_at_every_unit_step",
+    ),
     # vectors.py
     Fault(
         "cosine-not-clipped",

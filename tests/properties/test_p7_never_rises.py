@@ -22,6 +22,8 @@ def check(result, xs, dtype):
     values = [row.value for row in result.history]
     for before, after in itertools.pairwise(values):
         assert after <= before + 10 * eps * abs(before)
+    for lowest, value in zip(itertools.accumulate(values, min), values, strict=True):
+        assert value <= lowest + 40 * eps * abs(lowest)  # nor does it creep up in the long run
     for x, new in itertools.pairwise(xs):
         assert bool(torch.isfinite(new).all())
         assert not torch.equal(x, new)

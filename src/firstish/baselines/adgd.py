@@ -97,7 +97,7 @@ class AdGD:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdGD2:
-    """AdGD with larger steps (Malitsky and Mishchenko 2024, their algorithm 2).
+    """AdGD with larger steps (Malitsky and Mishchenko 2023, their algorithm 2).
 
         lambda <- min( sqrt(2/3 + theta), 1 / sqrt(max(2 lambda_prev^2 L^2 - 1, 0)) ) lambda_prev
         x <- x - lambda g

@@ -7,9 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from firstish.line_search import Ray
+from firstish.line_search import NOISE_ULPS, Ray
+from firstish.methods.base import Failure
 from firstish.objectives.point import Depth, Point
-from firstish.vectors import dot
+from firstish.vectors import dot, norm
 
 
 class PointTrial:
@@ -46,3 +47,14 @@ def ray(point: Point, p: Tensor, slope: float, depth: Depth = "product") -> Ray[
         trial=lambda alpha: PointTrial(point, p, alpha, depth),
         eps=point.eps,
     )
+
+
+def why_stuck(point: Point, along: Ray[PointTrial], length: float) -> Failure:
+    """Whether rounding explains that no trial was accepted, `length` being |p|.
+
+    It does when even the whole linear decrease is within the noise of f, or the whole step within
+    that of x.
+    """
+    lost_in_f = -along.slope <= along.noise
+    lost_in_x = length <= NOISE_ULPS * torch.finfo(point.x.dtype).eps * norm(point.x)
+    return Failure.ROUNDING if lost_in_f or lost_in_x else Failure.LINE_SEARCH

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from firstish.errors import NonFiniteError
 from firstish.line_search import Armijo
 from firstish.methods.base import Failure, Step
-from firstish.methods.ray import ray
+from firstish.methods.ray import ray, why_stuck
 from firstish.objectives.point import Depth, Point
 from firstish.scaling import Curvature, choose_scale, parse_cycle
 
@@ -104,13 +104,18 @@ class ScaledGradient:
         name = cycle[state.turns % len(cycle)]
         angle = point.angle()
         if not math.isfinite(angle.product_norm):
-            raise NonFiniteError("The Hessian-vector product Hg is not finite.")
+            raise NonFiniteError(
+                "The Hessian-vector product Hg is not finite at the starting point although f and "
+                "its gradient are. Look for a root at 0 (such as sqrt or norm), or start elsewhere."
+            )
         case, s = choose_scale(
             angle, name=name, sigma=self.sigma, s_lpc=self.limited_scale(), s_nc=self.s_nc
         )
         length = s * angle.grad_norm  # |p|
         slope = -length * angle.grad_norm  # <g, p>
         bend = length * (length * angle.rayleigh)  # <p, Hp>
+        if slope == 0:  # it underflowed: no decrease of f could be seen
+            return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
         p = point.grad * -s
         along = ray(point, p, slope)
         search = self.line_search
@@ -131,11 +136,7 @@ class ScaledGradient:
             slope_ratio=None
             if trial is None or trial.point.depth == "value"
             else trial.slope() / slope,
-            failure=None
-            if trial is not None
-            else Failure.ROUNDING
-            if -slope <= along.noise
-            else Failure.LINE_SEARCH,
+            failure=None if trial is not None else why_stuck(point, along, length),
         )
         if trial is None:
             return point, step, state

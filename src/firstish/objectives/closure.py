@@ -14,7 +14,7 @@ from firstish.objectives.loss import check_loss, split_aux
 from firstish.objectives.point import Depth
 from firstish.objectives.products import Mode
 from firstish.objectives.random_state import RandomState
-from firstish.objectives.watch import Seen
+from firstish.objectives.watch import Buffers, buffers_touched
 
 Closure = Callable[[], object]
 
@@ -37,17 +37,23 @@ class ClosureObjective(GraphObjective):
         check: compare two evaluations at the first point, and refuse a loss that differs.
     """
 
+    flat_leaf = False
+
     def __init__(
         self, parameters: Sequence[Tensor], *, trial_depth: Depth, product: Mode, check: bool
     ) -> None:
         layout = Layout(parameters, "ScaledGD(params)")
-        super().__init__(layout, "the closure", product=product, check=check, weight_decay=0.0)
+        super().__init__(
+            layout, "ScaledGD", "the closure", product=product, check=check, weight_decay=0.0
+        )
         self.parameters = parameters
         self.trial_depth = trial_depth
         self.calls_backward = False
         self.random_after: RandomState | None = None  # where one evaluation leaves the generators
         self._newest: Evaluation | None = None
-        self._buffers: list[Tensor] = []
+        self._buffers: Buffers | None = None  # known from the first evaluation on
+        self._committed: Sequence[Tensor] = ()  # what the buffers are until a point is accepted
+        self._dirty = False  # whether an evaluation has changed them since
         self._versions: list[int] = []
 
     def begin(self, closure: Closure, random: RandomState) -> GraphPoint:
@@ -55,6 +61,8 @@ class ClosureObjective(GraphObjective):
         self._closure = closure
         self._random = random
         self._written = self.layout.flatten([p.detach() for p in self.parameters])
+        if self._buffers is not None:
+            self._committed = self._buffers.read()
         return GraphPoint(self, self._written, "product")
 
     def keep(self, x: Tensor) -> None:
@@ -88,51 +96,64 @@ class ClosureObjective(GraphObjective):
         return run is self._newest
 
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
-        """Call the closure at x."""
+        """Call the closure at x, the buffers as they were committed."""
         self.write(x)
-        before = [b.clone() for b in self._buffers]
-        try:
+        self.restore_buffers()
+        self._dirty = True
+        if self._buffers is None:
+            with buffers_touched() as self._buffers:
+                loss, aux, grads = self._call(graph)
+            self._committed = self._buffers.before
+        else:
             loss, aux, grads = self._call(graph)
-            run = self._evaluation(loss, aux, grads)
-            run.buffers = [b.clone() for b in self._buffers]
-        finally:
-            self.commit(before)
+        run = self._evaluation(loss, aux, grads)
+        run.buffers = self._buffers.read()
         self._newest = run
         return run
 
-    def look(self, run: Evaluation, seen: Seen) -> None:
-        """Learn which buffers the closure touches, and put them back for this once."""
-        super().look(run, seen)
-        self._buffers = seen.buffers
-        run.buffers = [b.clone() for b in seen.buffers]
-        self.commit(seen.buffers_before)
+    def restore_buffers(self) -> None:
+        """Undo what evaluations did to the buffers since the last commit.
 
-    @torch.no_grad()
+        Not before it is needed: the newest graph may have saved them.
+        """
+        if self._dirty and self._buffers is not None:
+            self._newest = None
+            self._buffers.write(self._committed)
+            self._dirty = False
+
     def commit(self, buffers: Sequence[Tensor]) -> None:
-        """Write the live buffers."""
-        for live, new in zip(self._buffers, buffers, strict=True):
-            live.copy_(new)
+        """Keep the buffers of an accepted point."""
+        self._committed = buffers
+        if self._newest is None or self._newest.buffers is not buffers:
+            self._dirty = True
+            self.restore_buffers()
+        self._dirty = False
 
     def _call(self, graph: bool) -> tuple[object, object, list[Tensor | None]]:
+        """The loss and the gradients it left, all that a closure may touch put back.
+
+        Without a graph the parameters are constants, but the loss may still differentiate by its
+        inputs.
+        """
         kept = [p.grad for p in self.parameters]
+        constant = not (graph or self.calls_backward)
         for p in self.parameters:
             p.grad = None
+            p.requires_grad_(not constant)
         try:
-            with (
-                torch.set_grad_enabled(graph or self.calls_backward),
-                self._random.replayed(),
-            ):
+            with torch.enable_grad(), self._random.replayed():
                 loss, aux = split_aux(self._closure())
                 self.random_after = RandomState.capture()
             return loss, aux, [p.grad for p in self.parameters]
         finally:
             for p, grad in zip(self.parameters, kept, strict=True):
                 p.grad = grad
+                p.requires_grad_(True)
 
     def _evaluation(self, loss: object, aux: object, grads: Sequence[Tensor | None]) -> Evaluation:
         self.calls_backward = any(g is not None for g in grads)
         if not self.calls_backward:
-            return Evaluation(check_loss(loss, self.owner), self.parameters, aux=aux)
+            return Evaluation(check_loss(loss, self.what), self.parameters, aux=aux)
         if self.product.mode == "double-backward":
             raise ProductError(
                 "`product='double-backward'` is impossible: the closure calls `backward()`. "
@@ -141,5 +162,4 @@ class ClosureObjective(GraphObjective):
         self.product.settle("difference")
         if isinstance(loss, float):
             loss = torch.tensor(loss, dtype=torch.float64)
-        loss = check_loss(loss, self.owner).detach()
-        return Evaluation(loss, self.parameters, grads=grads, aux=aux)
+        return Evaluation(check_loss(loss, self.what), self.parameters, grads=grads, aux=aux)

@@ -48,13 +48,20 @@ class FunctionObjective(GraphObjective):
         if not callable(fun):
             raise TypeError(f"`FunctionObjective(fun=...)` must be callable, got {fun!r}.")
         layout = Layout([example], "x0")
-        super().__init__(layout, "fun", product=product, check=check, weight_decay=weight_decay)
+        super().__init__(
+            layout,
+            "FunctionObjective",
+            "fun",
+            product=product,
+            check=check,
+            weight_decay=weight_decay,
+        )
         self.fun = fun
         self._random = RandomState.capture()
 
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
         """Run the function at x, from the random state of the objective's construction."""
         leaf = x.detach().requires_grad_(graph)
-        with torch.set_grad_enabled(graph), self._random.replayed():
+        with torch.enable_grad(), self._random.replayed():  # the loss may need a graph of its own
             loss, aux = split_aux(self.fun(leaf.view(self.layout.shapes[0])))
-        return Evaluation(check_loss(loss, self.owner), (leaf,), aux=aux)
+        return Evaluation(check_loss(loss, self.what), (leaf,), aux=aux)

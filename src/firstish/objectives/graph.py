@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from firstish.errors import ProductError
 from firstish.objectives import products
 from firstish.objectives.layout import Layout
 from firstish.objectives.loss import check_depends
 from firstish.objectives.point import Depth, Meter, Point, Product
-from firstish.objectives.watch import Seen, refuse_nondeterministic, watch
+from firstish.objectives.watch import graph_eps, refuse_nondeterministic
 from firstish.vectors import dot
 
 
@@ -41,15 +42,23 @@ class Evaluation:
     buffers: Sequence[Tensor] = ()
 
 
+_SPARSE = (
+    "{what} has a sparse gradient, which cannot form one vector. "
+    "Use dense ones, for example `nn.Embedding(..., sparse=False)`."
+)
+
+
 class GraphObjective(ABC):
     """What function, module and closure objectives share; see `FunctionObjective` for arguments."""
 
     root: nn.Module | None = None  # for the names in errors
+    flat_leaf = True  # whether autograd's leaf is the vector itself
 
     def __init__(
         self,
         layout: Layout,
-        owner: str,
+        call: str,
+        what: str,
         *,
         product: products.Mode,
         check: bool,
@@ -57,12 +66,12 @@ class GraphObjective(ABC):
     ) -> None:
         if not 0 <= weight_decay < math.inf:
             raise ValueError(
-                f"`{owner}(weight_decay=...)` must be at least 0 and finite, got {weight_decay}."
+                f"`{call}(weight_decay=...)` must be at least 0 and finite, got {weight_decay}."
             )
         self.layout = layout
-        self.owner = owner
+        self.what = what  # how errors speak of the loss
         self.meter = Meter()
-        self.product = products.ProductChoice(product, owner)
+        self.product = products.ProductChoice(product, call)
         self.weight_decay = weight_decay
         self.eps = torch.finfo(layout.dtype).eps
         self.grad_scale = 0.0  # the largest gradient norm seen
@@ -84,14 +93,22 @@ class GraphObjective(ABC):
     def commit(self, buffers: Sequence[Tensor]) -> None:
         """Keep the buffers of an accepted point, such as BatchNorm's statistics."""
 
+    def check_vector(self, x: Tensor) -> None:
+        """Refuse a vector that is not one of this objective's."""
+        layout = self.layout
+        if x.numel() != layout.total or x.dtype != layout.dtype or x.device != layout.device:
+            raise ValueError(
+                f"`minimize(fun, x0)` got an x0 of {x.numel()} numbers ({x.dtype}, {x.device}), "
+                f"but the objective has {layout.total} ({layout.dtype}, {layout.device})."
+            )
+
     def run(self, x: Tensor, graph: bool) -> Evaluation:
         """Evaluate and count the passes; the first time, look whether the loss can be trusted."""
         if self._looked:
             return self._counted(x, graph)
         self._looked = True
-        with watch() as seen:
-            run = self._counted(x, graph)
-        self.look(run, seen)
+        run = self._counted(x, graph)
+        self.eps = max(self.eps, graph_eps(run.loss))
         if not self._check:
             return run
         first = float(run.loss.detach())
@@ -100,13 +117,9 @@ class GraphObjective(ABC):
         second = float(run.loss.detach())
         if math.isfinite(first) and not abs(first - second) <= 10 * self.eps * abs(first):
             refuse_nondeterministic(
-                lambda: self.evaluate(x, graph=False), first, second, self.owner, self.root
+                lambda: self.evaluate(x, graph), first, second, self.what, self.root
             )
         return run
-
-    def look(self, run: Evaluation, seen: Seen) -> None:
-        """Learn from the first evaluation: here, in which precision f is computed."""
-        self.eps = max(self.eps, torch.finfo(run.loss.dtype).eps, seen.eps)
 
     def _counted(self, x: Tensor, graph: bool) -> Evaluation:
         run = self.evaluate(x, graph)
@@ -124,33 +137,40 @@ class GraphObjective(ABC):
         """The gradient of f as one vector, and leaf by leaf with its graph."""
         grads = run.grads
         if grads is None:
-            check_depends(run.loss, self.owner)
-            grads = torch.autograd.grad(
-                run.loss,
-                run.leaves,
-                create_graph=create_graph,
-                retain_graph=create_graph or retain_graph,
-                allow_unused=True,
-            )
+            check_depends(run.loss, self.what)
+            try:
+                grads = torch.autograd.grad(
+                    run.loss,
+                    run.leaves,
+                    create_graph=create_graph,
+                    retain_graph=create_graph or retain_graph,
+                    allow_unused=True,
+                )
+            except RuntimeError as error:
+                if "sparse" in str(error):
+                    raise TypeError(_SPARSE.format(what=self.what)) from error
+                raise
             self.meter.passes += 1
         if any(g is not None and g.layout != torch.strided for g in grads):
-            raise TypeError(
-                f"{self.owner} has a sparse gradient, which cannot form one vector. "
-                "Use dense ones, for example `nn.Embedding(..., sparse=False)`."
-            )
+            raise TypeError(_SPARSE.format(what=self.what))
         if all(g is None for g in grads):
-            raise ValueError(f"{self.owner} does not depend on any of the parameters.")
+            raise ValueError(f"{self.what} does not depend on any of the parameters.")
         return self._with_decay(self.flat(grads), x), grads
 
     def flat(self, parts: Sequence[Tensor | None]) -> Tensor:
         """Leaf by leaf to one vector, without a graph."""
-        if len(parts) == 1 and parts[0] is not None and parts[0].dim() == 1:
-            return parts[0].detach()
-        return self.layout.flatten([None if t is None else t.detach() for t in parts])
+        if not self.flat_leaf:
+            return self.layout.flatten([None if t is None else t.detach() for t in parts])
+        (part,) = parts
+        if part is None:
+            return torch.zeros(
+                self.layout.total, dtype=self.layout.dtype, device=self.layout.device
+            )
+        return part.detach()
 
-    def parts(self, v: Tensor, leaves: Sequence[Tensor]) -> Sequence[Tensor]:
+    def parts(self, v: Tensor) -> Sequence[Tensor]:
         """A vector leaf by leaf."""
-        return [v] if len(leaves) == 1 and leaves[0].shape == v.shape else self.layout.split(v)
+        return [v] if self.flat_leaf else self.layout.split(v)
 
     def _with_decay(self, derivative: Tensor, of: Tensor) -> Tensor:
         if not self.weight_decay:
@@ -216,9 +236,9 @@ class GraphPoint(Point):
         except RuntimeError as error:
             if not create:
                 raise
-            choice.fall_back(error)
             self._run = None
             g, grads = self.objective.gradient(self._graph(), self.x, False, False)
+            choice.fall_back(error)  # the graph of the gradient was the trouble, not the gradient
             create = False
         self._grads = grads if create and run.grads is None else None
         if self._grads is None and not retain:
@@ -228,11 +248,11 @@ class GraphPoint(Point):
     def _product(self, v: Tensor) -> Product:
         choice = self.objective.product
         if choice.mode == "gauss-newton":
-            return self._exact(v, gauss_newton=True)
+            return self._gauss_newton(v)
         if choice.mode == "difference":
             return self._difference(v)
         try:
-            exact = self._exact(v, gauss_newton=False)
+            exact = self._exact(v)
         except (RuntimeError, NotImplementedError) as error:
             choice.fall_back(error)
             return self._difference(v)
@@ -243,7 +263,14 @@ class GraphPoint(Point):
     def _settled(self, exact: Product, v: Tensor) -> Product:
         """End "auto": double backward worked, now see whether a difference confirms it."""
         choice = self.objective.product
-        wrong = products.contradicts(exact, lambda t: self._difference(v, t), v, self.eps)
+        wrong = products.contradicts(
+            exact,
+            lambda distance: self._difference(v, distance),
+            self.x,
+            self.grad_norm,
+            v,
+            self.eps,
+        )
         if wrong is None:
             choice.settle("double-backward")
             return exact
@@ -256,23 +283,41 @@ class GraphPoint(Point):
         )
         return wrong
 
-    def _exact(self, v: Tensor, gauss_newton: bool) -> Product:
-        if self._run is None or not self.objective.is_current(self._run):
-            self._rebuild()
-        run = self._run
-        assert run is not None
-        parts = self.objective.parts(v, run.leaves)
-        if gauss_newton:
-            assert run.outputs is not None
-            Hv = products.gauss_newton(run.loss, run.outputs, run.leaves, parts)
-            self.meter.passes += 3
-        else:
-            assert self._grads is not None
-            Hv = products.double_backward(self._grads, run.leaves, parts)
-            self.meter.passes += 2
+    def _exact(self, v: Tensor) -> Product:
+        run = self._with_graph()
+        assert self._grads is not None
+        Hv = products.double_backward(self._grads, run.leaves, self.objective.parts(v))
+        return self._done(Hv, v, passes=2)
+
+    def _gauss_newton(self, v: Tensor) -> Product:
+        run = self._with_graph()
+        if run.outputs is None:
+            raise ProductError(
+                "`product='gauss-newton'` needs a model that returns one tensor. "
+                "Return one, or use `product='auto'`."
+            )
+        try:
+            parts = self.objective.parts(v)
+            Gv = products.gauss_newton(run.loss, run.outputs, run.leaves, parts)
+        except (RuntimeError, NotImplementedError) as error:
+            raise ProductError(
+                "`product='gauss-newton'` is impossible: "
+                f"{products.failing_operation(str(error))} cannot be differentiated twice. "
+                "Use `product='difference'`."
+            ) from error
+        return self._done(Gv, v, passes=3)
+
+    def _done(self, Hv: Sequence[Tensor | None], v: Tensor, passes: int) -> Product:
+        self.meter.passes += passes
         self.release()
         vector = self.objective._with_decay(self.objective.flat(Hv), v)
         return products.rounded(vector, self.eps)
+
+    def _with_graph(self) -> Evaluation:
+        if self._run is None or not self.objective.is_current(self._run):
+            self._rebuild()
+        assert self._run is not None
+        return self._run
 
     def _rebuild(self) -> None:
         """Evaluate the value and the gradient again, for their graph."""
@@ -282,7 +327,7 @@ class GraphPoint(Point):
         if self.objective.product.keeps_gradient_graph:
             _, self._grads = self.objective.gradient(self._run, self.x, True, False)
 
-    def _difference(self, v: Tensor, shrink: float = 1.0) -> Product:
+    def _difference(self, v: Tensor, distance: float | None = None) -> Product:
         def gradient(x: Tensor) -> Tensor:
             run = self.objective.run(x, graph=True)
             return self.objective.gradient(run, x, False, False)[0]
@@ -296,5 +341,5 @@ class GraphPoint(Point):
             v,
             eps=self.eps,
             grad_scale=self.objective.grad_scale,
-            shrink=shrink,
+            distance=distance,
         )

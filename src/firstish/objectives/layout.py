@@ -27,6 +27,7 @@ class Layout:
             )
         self.shapes = [p.shape for p in parameters]
         self.sizes = [p.numel() for p in parameters]
+        self.total = sum(self.sizes)
         self.dtype = _only({p.dtype for p in parameters}, "dtypes", owner)
         self.device = _only({p.device for p in parameters}, "devices", owner)
         if not self.dtype.is_floating_point:

@@ -61,7 +61,12 @@ class ModuleObjective(GraphObjective):
         named = {n: p for n, p in model.named_parameters() if p.requires_grad}
         layout = Layout(list(named.values()), "ModuleObjective(model)")
         super().__init__(
-            layout, "the loss", product=product, check=check, weight_decay=weight_decay
+            layout,
+            "ModuleObjective",
+            "the loss",
+            product=product,
+            check=check,
+            weight_decay=weight_decay,
         )
         self.model = self.root = model
         self._loss = _Loss(model, loss_fn)
@@ -81,14 +86,14 @@ class ModuleObjective(GraphObjective):
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
         """Run the model at x on clones of its buffers."""
         leaf = x.detach().requires_grad_(graph)
-        swapped = dict(zip(self._names, self.layout.split(leaf), strict=True))
         buffers = {f"model.{n}": b.clone() for n, b in self.model.named_buffers()}
-        swapped.update(buffers)
-        with torch.set_grad_enabled(graph), self._random.replayed():
+        with torch.enable_grad(), self._random.replayed():  # the loss may need a graph of its own
+            swapped = dict(zip(self._names, self.layout.split(leaf), strict=True))
+            swapped.update(buffers)
             returned, outputs = functional_call(self._loss, swapped, self._arguments)
         loss, aux = split_aux(returned)
         return Evaluation(
-            check_loss(loss, self.owner),
+            check_loss(loss, self.what),
             (leaf,),
             outputs=outputs if isinstance(outputs, Tensor) else None,
             aux=aux,

@@ -19,9 +19,10 @@ from torch import Tensor
 
 from firstish.errors import ProductError
 from firstish.objectives.point import Product
-from firstish.vectors import norm
+from firstish.vectors import norm, norm_and_cosine
 
 Mode = Literal["auto", "double-backward", "difference", "gauss-newton"]
+_SHORTEST = 1e-290  # differences over less than this underflow
 FLOAT64_EPS = torch.finfo(torch.float64).eps
 
 
@@ -118,39 +119,63 @@ def difference(
     *,
     eps: float,
     grad_scale: float,
-    shrink: float = 1.0,
+    distance: float | None = None,
 ) -> Product:
-    """(g(x + e v) - g(x)) / e with e = sqrt(eps) (1 + |x|) / |v|.
+    """(g(x + e v) - g(x)) / e with e = distance / |v|, by default sqrt(eps) (1 + |x|) / |v|.
 
     Its curvature is off by truncation, about sqrt(eps) of itself, and by the rounding of two
-    gradients whose terms are as large as the largest gradient seen (`grad_scale`).
+    gradients whose terms are as large as the largest gradient seen (`grad_scale`). A curvature near
+    zero is looked at from x - e v too, because there truncation alone may give it its sign: the
+    two sides then show the truncation, and their mean is free of it.
     """
-    v_norm, reach = norm(v), 1 + norm(x)
+    v_norm, root = norm(v), math.sqrt(eps)
     if v_norm == 0:
         return Product(torch.zeros_like(v))
-    e = shrink * math.sqrt(eps) * reach / v_norm
+    distance = root * (1 + norm(x)) if distance is None else distance
+    e, natural = distance / v_norm, root * grad_scale / distance
+    rounding = 2 * root * natural
     vector = (gradient(x.add(v, alpha=e)) - g) / e
-    return Product(
-        vector,
-        relative_error=math.sqrt(eps),
-        absolute_error=2 * math.sqrt(eps) * grad_scale / reach,
-    )
+    length, cosine = norm_and_cosine(vector, v, v_norm)
+    if abs(cosine * length / v_norm) > min(1000 * root, 0.01) * natural:
+        return Product(vector, relative_error=root, absolute_error=rounding)
+    other = (g - gradient(x.sub(v, alpha=e))) / e
+    length, cosine = norm_and_cosine(vector - other, v, v_norm)
+    truncation = abs(cosine * length / v_norm) / 2
+    return Product((vector + other) / 2, root, rounding + truncation)
 
 
 def contradicts(
-    exact: Product, differ: Callable[[float], Product], v: Tensor, eps: float
+    exact: Product,
+    differ: Callable[[float], Product],
+    x: Tensor,
+    grad_norm: float,
+    v: Tensor,
+    eps: float,
 ) -> Product | None:
     """The difference product, if it shows that `exact` is wrong; None if it does not.
 
-    It shows so when it is far from `exact` while a difference over an eighth of the distance is
-    close to it. Where the two differences disagree as well, it is the difference that cannot be
+    It shows so when it is far from `exact` while a difference over an eighth of the distance
+    confirms it. The distance is short against the one over which, by `exact`, the gradient changes
+    altogether. Where the two differences disagree as well, it is the difference that cannot be
     trusted (f bends within the distance, or overflows).
     """
-    one = differ(1.0)
-    gap = norm(exact.vector - one.vector)
-    share = 1e-3 if eps <= FLOAT64_EPS else 0.3
-    allowed = share * max(norm(exact.vector), norm(one.vector))
-    if gap <= allowed + 10 * one.absolute_error * norm(v):
+    length, v_norm = norm(exact.vector), norm(v)
+    if not math.isfinite(length):
         return None
-    between = norm(one.vector - differ(0.125).vector)
-    return one if between <= 0.1 * gap else None
+    share = 1e-3 if eps <= FLOAT64_EPS else 0.3
+    distance = math.sqrt(eps) * (1 + norm(x))
+    if length > 0:
+        distance = min(distance, eps**0.25 * grad_norm / (length / v_norm))
+    if distance < _SHORTEST:
+        return None
+
+    def agree(a: Product, b: Product) -> bool:
+        allowed = share * max(norm(a.vector), norm(b.vector))
+        floor = 10 * max(a.absolute_error, b.absolute_error) * v_norm
+        return norm(a.vector - b.vector) <= allowed + floor
+
+    one = differ(distance)
+    if agree(exact, one):
+        return None
+    two = differ(distance / 8)
+    return one if agree(one, two) and not agree(exact, two) else None

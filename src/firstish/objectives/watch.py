@@ -1,11 +1,12 @@
 """Look on while a loss is evaluated: which modules ran, in which precision, with which outputs.
 
-Global module hooks see every module that a loss calls, also one that only a closure knows of.
+A closure's modules are known to nobody but the closure; a global hook sees the outermost of them as
+they are called. It stays outside of them, so that nothing of it is traced into a compiled module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,49 +16,85 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
+from torch.utils.hooks import RemovableHandle
 
 from firstish.errors import NondeterministicError
 
 
-class Seen:
-    """The modules that ran in one evaluation, and the lowest precision autocast asked for."""
+class Buffers:
+    """The buffers of the modules that ran, such as BatchNorm's statistics, by module and name."""
 
     def __init__(self) -> None:
-        self.modules: set[nn.Module] = set()
-        self.eps = _autocast_eps()
-        self.buffers: list[Tensor] = []  # of the modules that ran, such as BatchNorm's statistics
-        self.buffers_before: list[Tensor] = []  # copies of them from before their module ran
+        self.places: list[tuple[nn.Module, str]] = []
+        self.before: list[Tensor] = []  # copies from before their module ran
 
-    def note(self, module: nn.Module, args: Any) -> None:
-        """A forward pre-hook."""
-        self.eps = max(self.eps, _autocast_eps())
-        if module not in self.modules:
-            self.modules.add(module)
-            mine = list(module.buffers(recurse=False))
-            self.buffers += mine
-            self.buffers_before += [b.clone() for b in mine]
+    def add(self, root: nn.Module) -> None:
+        """Add a module and all in it."""
+        known = {module for module, _ in self.places}
+        for module in root.modules():
+            if module in known:
+                continue
+            for name, buffer in module.named_buffers(recurse=False):
+                self.places.append((module, name))
+                self.before.append(buffer.clone())
+
+    def read(self) -> list[Tensor]:
+        """Copies of them all."""
+        return [getattr(module, name).clone() for module, name in self.places]
+
+    @torch.no_grad()
+    def write(self, values: Sequence[Tensor]) -> None:
+        """Put them all back, in place where the module has not replaced them."""
+        for (module, name), value in zip(self.places, values, strict=True):
+            live = getattr(module, name)
+            if live.shape == value.shape:
+                live.copy_(value)
+            else:
+                setattr(module, name, value.clone())
 
 
 @contextmanager
-def watch() -> Iterator[Seen]:
-    """Record what runs inside the block."""
-    seen = Seen()
-    handle = register_module_forward_pre_hook(seen.note)
+def buffers_touched() -> Iterator[Buffers]:
+    """Collect the buffers of every module that is called inside the block."""
+    found = Buffers()
+    handles: list[RemovableHandle] = []
+
+    def enter(module: nn.Module, args: Any) -> None:
+        handles.pop().remove()
+        found.add(module)
+        handles.append(module.register_forward_hook(leave, always_call=True))
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        handles.pop().remove()
+        handles.append(register_module_forward_pre_hook(enter))
+
+    handles.append(register_module_forward_pre_hook(enter))
     try:
-        yield seen
+        yield found
     finally:
-        handle.remove()
+        handles.pop().remove()
 
 
-def _autocast_eps() -> float:
-    """The unit roundoff of the dtype autocast computes in now; 0 when it is off."""
-    devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-    on = [torch.get_autocast_dtype(d) for d in devices if torch.is_autocast_enabled(d)]
-    return max((torch.finfo(dtype).eps for dtype in on), default=0.0)
+def graph_eps(loss: Tensor) -> float:
+    """The largest unit roundoff in the graph of a loss: autocast and casts leave their dtype there.
+
+    `_input_metadata` is private; without it only the dtype of the loss itself is seen.
+    """
+    found, seen, waiting = torch.finfo(loss.dtype).eps, set(), [loss.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        for meta in getattr(node, "_input_metadata", ()):
+            if meta.dtype.is_floating_point:
+                found = max(found, torch.finfo(meta.dtype).eps)
+        waiting += [parent for parent, _ in node.next_functions]
+    return found
 
 
 def refuse_nondeterministic(
-    evaluate: Callable[[], object], first: float, second: float, owner: str, root: nn.Module | None
+    evaluate: Callable[[], object], first: float, second: float, what: str, root: nn.Module | None
 ) -> None:
     """Raise, naming the module whose output differs between two evaluations if there is one."""
     culprit = _first_difference(_outputs(evaluate), _outputs(evaluate))
@@ -69,7 +106,7 @@ def refuse_nondeterministic(
         label = f"'{name}', " if name else ""
         where = f"The first module whose output differs is {label}{culprit!r}"
     raise NondeterministicError(
-        f"{owner} differs between two evaluations at the same point ({first!r} and {second!r}). "
+        f"{what} differs between two evaluations at the same point ({first!r} and {second!r}). "
         f"{where}. torch's random state was replayed, so the cause is another source of "
         "randomness or a state that changes. Make the loss a function of the parameters alone, "
         "or pass `check=False` if the difference is harmless."
@@ -84,10 +121,7 @@ def _outputs(evaluate: Callable[[], object]) -> list[tuple[nn.Module, Any]]:
 
     handle = register_module_forward_hook(note)
     try:
-        with torch.no_grad():
-            evaluate()
-    except RuntimeError:
-        pass  # a closure that calls backward() cannot run without a graph; its modules did run
+        evaluate()
     finally:
         handle.remove()
     return calls

@@ -116,29 +116,31 @@ def _text(path: Path) -> bytes:
 
 
 def _number(text: bytes) -> float:
-    shown = text.decode("ascii", "backslashreplace")
     try:
-        value = float(shown)
+        value = float(text)
     except ValueError:
-        raise ValueError(f"expected a number, found {shown!r}") from None
+        raise ValueError(f"expected a number, found {_shown(text)}") from None
     if not math.isfinite(value):
-        raise ValueError(f"expected a finite number, found {shown!r}")
+        raise ValueError(f"expected a finite number, found {_shown(text)}")
     return value
 
 
 def _entry(field: bytes, last: int, limit: float) -> tuple[int, float]:
     """An index and its value; the index must be above the last one and within the limit."""
     head, colon, tail = field.partition(b":")
-    shown = field.decode("ascii", "backslashreplace")
     if not colon or not head.isdigit():
-        raise ValueError(f"expected index:value with an index from 1, found {shown!r}")
+        raise ValueError(f"expected index:value with an index from 1, found {_shown(field)}")
     index = int(head)
     if index <= last:
         reason = f"an index above {last}" if last else "indices from 1"
-        raise ValueError(f"expected {reason}, found {shown!r}")
+        raise ValueError(f"expected {reason}, found {_shown(field)}")
     if index > limit:
-        raise ValueError(f"expected indices up to {limit}, found {shown!r}")
+        raise ValueError(f"expected indices up to {limit}, found {_shown(field)}")
     return index, _number(tail)
+
+
+def _shown(text: bytes) -> str:
+    return repr(text.decode("ascii", "backslashreplace"))
 
 
 def check_shape(found: SparseData, shape: Shape, path: Path) -> SparseData:
