@@ -201,6 +201,23 @@ def test_a_loss_may_differentiate_by_its_inputs(reuse):
     assert losses == sorted(losses, reverse=True)
 
 
+@both
+def test_a_closure_sees_trainable_parameters_on_trials_too(data, reuse):
+    """A penalty on what requires a gradient must not vanish from the loss of a trial."""
+    model = net()
+
+    def closure():
+        trainable = [p for p in model.parameters() if p.requires_grad]
+        return mse_loss(model(data[0]), data[1]) + sum((p**2).sum() for p in trainable)
+
+    optimizer = ScaledGD(model.parameters(), reuse_value=reuse)
+    for _ in range(3):
+        before = optimizer.step(closure).item()
+        with torch.no_grad():
+            after = closure().item()
+        assert optimizer.last_step.actual_decrease == pytest.approx(before - after, abs=1e-14)
+
+
 # lr and its schedulers
 
 
@@ -364,6 +381,22 @@ def test_parameters_come_back_to_the_bit_after_an_exception_on_a_trial(data, reu
     optimizer.step(closure_of(model, data))
     fresh.step(closure_of(twin, data))
     assert torch.equal(vector(model), vector(twin))
+
+
+@both
+def test_an_exception_in_the_very_first_evaluation_is_the_users_and_leaves_no_trace(data, reuse):
+    model = net(nn.BatchNorm1d(4))
+    before = bits(model)
+
+    def closure():
+        model(data[0])
+        raise RuntimeError("mine")
+
+    optimizer = ScaledGD(model.parameters(), reuse_value=reuse)
+    with pytest.raises(RuntimeError, match="mine"):
+        optimizer.step(closure)
+    assert same_bits(bits(model), before)
+    assert optimizer.step(closure_of(model, data)) > 0
 
 
 def test_a_stationary_point_is_not_a_failure_to_warn_of():

@@ -1,6 +1,6 @@
 """Gradient descent that sets its own step."""
 
-from firstish import theory
+from firstish import baselines, theory
 from firstish.errors import NondeterministicError, NonFiniteError, ProductError
 from firstish.line_search import Armijo
 from firstish.loop import Status
@@ -31,6 +31,7 @@ __all__ = [
     "ScaledGradient",
     "Status",
     "Step",
+    "baselines",
     "minimize",
     "theory",
 ]

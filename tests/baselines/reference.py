@@ -264,7 +264,8 @@ def adgd2(problem, n, step_size=1e-2):
         L = np.linalg.norm(g - g_old) / np.linalg.norm(x - x_old)
         excess = max(2 * lam**2 * L**2 - 1, 0)
         bound = lam / math.sqrt(excess) if excess > 0 else math.inf
-        trace.notes.add("curvature" if bound < math.sqrt(2 / 3 + theta) * lam else "growth")
+        branch = "curvature" if bound < math.sqrt(2 / 3 + theta) * lam else "growth"
+        trace.notes |= {branch, f"{branch} at {len(trace.step_size)}"}
         lam_new = min(math.sqrt(2 / 3 + theta) * lam, bound)
         theta, lam = lam_new / lam, lam_new
         x_old, g_old = x, g

@@ -229,7 +229,7 @@ def test_runs_to_the_end_of_the_precision_without_an_error(method, offset):
     def raised(x):
         return quadratic(x) + offset
 
-    result = minimize(raised, START, method=method, gtol=0, max_oracle_calls=3000)
+    result = minimize(raised, START, method=method, gtol=0, max_oracle_calls=1500)
     assert isinstance(result.status, Status)
     assert math.isfinite(result.value)
 

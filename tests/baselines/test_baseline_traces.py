@@ -152,6 +152,14 @@ CASES = [
         notes={LOGISTIC: {"growth", "curvature"}, VALLEY: {"growth", "curvature", "halved"}},
     ),
     Case(
+        "AdGD-2, a short first step",
+        AdGD2(step_size=0.02),
+        partial(reference.adgd2, step_size=0.02),
+        AdGD2(step_size=0.02 * A_LITTLE),
+        problems=(VALLEY,),
+        notes={VALLEY: {"growth at 1"}},
+    ),
+    Case(
         "ABBmin",
         ABBmin(),
         reference.abbmin,

@@ -223,6 +223,14 @@ FAULTS = [
         P + "test_p7_never_rises.py::test_a_start_on_the_floor_takes_no_null_step",
     ),
     Fault(
+        "search-goes-on-where-x-does-not-move",
+        "line_search.py",
+        "            if not trial.moved():",
+        "            if False:",
+        "trials spent on steps too short for x",
+        LINE + "test_a_null_step_is_no_progress_and_shorter_ones_are_not_tried",
+    ),
+    Fault(
         "slopes-with-the-wrong-sign",
         "line_search.py",
         "(2 * self.rho - 1) * ray.slope",
@@ -340,7 +348,7 @@ FAULTS = [
     Fault(
         "buffers-not-restored",
         "objectives/closure.py",
-        "            self.commit(before)",
+        "            self._buffers.write(self._committed)",
         "            pass",
         "every trial updates BatchNorm's statistics",
         RESTORE + "test_a_step_updates_buffers_once_however_many_trials_it_makes[average-False]",

@@ -1,5 +1,6 @@
 """Degenerate cases: gHg = 0, g = 0, one dimension, and sizes whose squares overflow."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from testbed import CONVEX, Problem, first_step, make, problems, run
+from testbed import CONVEX, EPS, Problem, first_step, make, problems, run
 
 from firstish import FunctionObjective, ScaledGradient, Status, minimize
 from firstish.methods import Failure
@@ -78,6 +79,27 @@ def test_extreme_sizes_of_f_and_x_change_nothing(kind, f_scale, x_scale, product
             assert b.cosine == pytest.approx(a.cosine, rel=1e-8)
         for x, z in zip(xs, zs, strict=True):
             torch.testing.assert_close(z / x_scale, x, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("product", ["double-backward", "auto", "difference"])
+@pytest.mark.parametrize(
+    ("f_scale", "x_scale"), [(1e150, 1.0), (1e-150, 1.0), (1.0, 1e50), (1.0, 1e-50)]
+)
+@pytest.mark.parametrize("kind", ["indefinite quadratic", "cubic", "quartic", "gelu net"])
+def test_extreme_sizes_of_nonconvex_functions_end_in_a_finite_point(
+    kind, f_scale, x_scale, product
+):
+    for seed in range(4):
+        problem = make(kind, seed)
+        fun = lambda z, p=problem: f_scale * p.fun(z / x_scale)  # noqa: E731
+        x0 = problem.x * x_scale
+        method = ScaledGradient(sigma=0)
+        result, xs = run(fun, x0, product=product, method=method, gtol=0, max_iterations=6)
+        assert isinstance(result.status, Status)
+        assert all(bool(torch.isfinite(x).all()) for x in xs)
+        values = [row.value for row in result.history]
+        assert all(math.isfinite(value) for value in values)
+        assert all(b <= a + 10 * EPS * abs(a) for a, b in itertools.pairwise(values))
 
 
 @pytest.mark.parametrize("size", [1e-320, 1e-200, 1e-170, 1e-150, 1e-80])

@@ -222,8 +222,12 @@ def test_above_the_noise_the_slopes_are_not_asked():
     assert phi.slopes == []
 
 
-def test_a_null_step_is_no_progress():
-    assert Armijo(max_trials=3).backtrack(flat(0, -1e-18, moves=False).ray()).trial is None
+@pytest.mark.parametrize("track", ["backtrack", "forward_track"])
+def test_a_null_step_is_no_progress_and_shorter_ones_are_not_tried(track):
+    phi = flat(0, -1e-18, moves=False)
+    found = getattr(Armijo(max_trials=9), track)(phi.ray())
+    assert (found.trial, found.step_size) == (None, 0.0)
+    assert len(phi.tried) == found.trials <= 2
 
 
 def test_a_slope_that_is_not_a_number_is_no_progress():

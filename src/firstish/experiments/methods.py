@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from firstish import baselines
 from firstish.line_search import Armijo
@@ -23,12 +24,14 @@ class MethodSpec:
             theory gives it).
         rated: whether it has a step size to set.
         theory: whether the problem's constants can give that step size.
+        optional_rate: whether one may be given although it is not needed.
     """
 
     label: str
     make: Make
     rated: bool = False
     theory: bool = False
+    optional_rate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +57,16 @@ def _scaled(scaling: str) -> MethodSpec:
 
 def _line_search(label: str, reset: baselines.Reset) -> MethodSpec:
     def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
-        return baselines.LineSearch(reset=reset, line_search=Armijo(rho=problem.rho))
+        search = Armijo(rho=problem.rho, initial_step=1.0 if rate is None else rate)
+        return baselines.LineSearch(reset=reset, line_search=search)
 
-    return MethodSpec(label, make)
+    # The first step of each search may be given; only a full reset starts from it every time.
+    return MethodSpec(label, make, optional_rate=reset == "full")
 
 
-def _constant(label: str, method: AnyMethod) -> MethodSpec:
-    return MethodSpec(label, lambda problem, instance, rate: method)
+def _own(label: str, kind: Callable[..., AnyMethod], **settings: Any) -> MethodSpec:
+    """A method that needs nothing of the problem; made when it is used."""
+    return MethodSpec(label, lambda problem, instance, rate: kind(**settings))
 
 
 def _descent(
@@ -96,13 +102,13 @@ METHODS: dict[str, MethodSpec] = {
     "line-search": _line_search("Line search, limited", "limited"),
     "line-search-full": _line_search("Line search, full", "full"),
     "line-search-no": _line_search("Line search, none", "no"),
-    "pono": _constant("PoNo", baselines.PoNo()),
-    "pono-uncapped": _constant("PoNo, cap 1e10", baselines.PoNo(max_step=1e10)),
-    "lbfgs": _constant("L-BFGS", baselines.LBFGS()),
-    "adgd": _constant("AdGD", baselines.AdGD()),
-    "adgd2": _constant("AdGD-2", baselines.AdGD2()),
-    "abbmin": _constant("ABBmin", baselines.ABBmin()),
-    "cdat": _constant("CDAT", baselines.CDAT()),
+    "pono": _own("PoNo", baselines.PoNo),
+    "pono-uncapped": _own("PoNo, cap 1e10", baselines.PoNo, max_step=1e10),
+    "lbfgs": _own("L-BFGS", baselines.LBFGS),
+    "adgd": _own("AdGD", baselines.AdGD),
+    "adgd2": _own("AdGD-2", baselines.AdGD2),
+    "abbmin": _own("ABBmin", baselines.ABBmin),
+    "cdat": _own("CDAT", baselines.CDAT),
 }
 
 PANEL = (
@@ -133,7 +139,7 @@ def parse_choice(text: str) -> Choice:
         raise ValueError(f"Unknown method {name!r}. Use one of: {', '.join(METHODS)}.")
     if not rate:
         return Choice(name)
-    if not METHODS[name].rated:
+    if not (METHODS[name].rated or METHODS[name].optional_rate):
         raise ValueError(f"`{text}`: {name} has no step size to set. Write {name!r}.")
     if rate == "paper":
         return Choice(name, rate)
