@@ -1,29 +1,29 @@
 """Step by step beside a straight-line NumPy reference of the paper's algorithm."""
 
 import numpy as np
+import paper
 import pytest
-import reference
 import torch
 
 from firstish import ScaledGradient, minimize
 
 STEPS = 20
-A, y = torch.from_numpy(reference.A), torch.from_numpy(reference.y)
-WEIGHTS = torch.from_numpy(reference.WEIGHTS)
+A, y = torch.from_numpy(paper.A), torch.from_numpy(paper.y)
+WEIGHTS = torch.from_numpy(paper.WEIGHTS)
 
 
 def logistic(x):
-    ridge = reference.RIDGE / 2 * (x @ x)
+    ridge = paper.RIDGE / 2 * (x @ x)
     return torch.nn.functional.softplus(-y * (A @ x)).mean() + ridge
 
 
 def wells(x):
-    return WEIGHTS @ (x**2 - 1) ** 2 / 4 + reference.COUPLING * x.prod()
+    return WEIGHTS @ (x**2 - 1) ** 2 / 4 + paper.COUPLING * x.prod()
 
 
 def side_by_side(fun, parts, x0, **options):
     """Our rows and points, and the reference's, after checking that they agree."""
-    theirs = reference.descend(*parts, np.array(x0), steps=STEPS, **options)
+    theirs = paper.descend(*parts, np.array(x0), steps=STEPS, **options)
     xs = [torch.tensor(x0)]
     ours = minimize(
         fun,
@@ -46,7 +46,7 @@ def side_by_side(fun, parts, x0, **options):
 
 @pytest.mark.parametrize("scaling", ["CG", "MR", "GM", "CGMR", "MRCG", "CGMRGM"])
 def test_logistic_regression(scaling):
-    parts = reference.logistic_f, reference.logistic_g, reference.logistic_Hv
+    parts = paper.logistic_f, paper.logistic_g, paper.logistic_Hv
     rows = side_by_side(logistic, parts, [0.0] * 6, scaling=scaling, sigma=0)
     assert len(rows) == STEPS
 
@@ -55,17 +55,17 @@ def test_logistic_regression(scaling):
 @pytest.mark.parametrize("start", [[0.05, 0.1, 0.02], [0.1, -0.05, 0.6]])
 @pytest.mark.parametrize("sigma", [0.1, 0.5])
 def test_a_nonconvex_function(scaling, start, sigma):
-    parts = reference.wells_f, reference.wells_g, reference.wells_Hv
+    parts = paper.wells_f, paper.wells_g, paper.wells_Hv
     side_by_side(wells, parts, start, scaling=scaling, sigma=sigma)
 
 
 def test_the_nonconvex_run_meets_every_case_and_both_ways_of_tracking():
-    parts = reference.wells_f, reference.wells_g, reference.wells_Hv
+    parts = paper.wells_f, paper.wells_g, paper.wells_Hv
     rows = side_by_side(wells, parts, [0.05, 0.1, 0.02], scaling="CGMR", sigma=0.1)
     met = {(row.curvature.name, np.sign(np.log2(row.step_size))) for row in rows}
     assert met >= {("NC", 1), ("LPC", 0), ("SPC", -1), ("SPC", 0)}
 
 
 def test_the_settings_reach_the_steps():
-    parts = reference.wells_f, reference.wells_g, reference.wells_Hv
+    parts = paper.wells_f, paper.wells_g, paper.wells_Hv
     side_by_side(wells, parts, [0.05, 0.1, 0.02], scaling="MR", sigma=0.3, s_lpc=0.5, s_nc=3.0)

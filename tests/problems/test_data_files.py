@@ -293,6 +293,12 @@ def test_cifar_batches_in_another_order_are_refused(tmp_path, small_cifar):
         load_cifar10(tmp_path)
 
 
+def test_cifar_another_archive_is_refused(tmp_path):
+    write_archive(tmp_path, [tiny.cifar_batch(1)] * 5)
+    with pytest.raises(DataError, match=r"cifar-10-binary\.tar\.gz: expected md5 c32a1d4a"):
+        load_cifar10(tmp_path)
+
+
 def test_cifar_rows():
     with pytest.raises(ValueError, match=r"`load_cifar10\(rows=...\)` must be at least 1, got 0"):
         load_cifar10(rows=0)
@@ -413,6 +419,15 @@ def test_a_missing_data_set_is_fetched_into_the_folder_named(tmp_path, network):
     network(lambda: Answer(tiny.mushrooms().encode()))
     load_libsvm("mushrooms", data=tmp_path)
     assert left(tmp_path) == [tmp_path / "libsvm" / "mushrooms"]
+
+
+def test_a_data_set_is_not_fetched_into_the_folder_of_the_variable(tmp_path, network, monkeypatch):
+    (tmp_path / "theirs").mkdir()  # it may be shared, and read-only
+    monkeypatch.setenv("FIRSTISH_DATA", str(tmp_path / "theirs"))
+    network(lambda: Answer(tiny.mushrooms().encode()))
+    load_libsvm("mushrooms")
+    assert left(tmp_path / "theirs") == []
+    assert left(cache()) == [cache() / "libsvm" / "mushrooms"]
 
 
 def test_structure_is_checked_before_a_file_is_kept(network):

@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from torch.nn import functional as F
 
 from firstish.problems import Options, get
+from firstish.problems.data import load_fashion_mnist, load_imagenette
 from firstish.problems.imagenette_resnet import normalised
 from firstish.problems.mlp import mlp
 from firstish.problems.resnet import ResNet18
@@ -193,6 +194,31 @@ def test_digits_mlp_is_the_formula():
         )
         slope = float(point.grad @ torch.from_numpy(direction))
         assert slope == pytest.approx((ahead - behind) / (2 * t), rel=1e-6)
+
+
+def test_real_fashion_mlp_is_the_formula(real_data):
+    data = load_fashion_mnist(data=real_data)
+    instance = get("fashion-mlp").load(Options(data=real_data, subset=100))
+    x = 0.1 * np.random.RandomState(0).randn(89_610)
+    inputs = data.images[:100].reshape(100, 784) / 255
+    wanted = mlp_value(x, (784, 100, 100, 10), inputs, data.labels[:100], 1e-3)
+    assert instance.objective.at(torch.from_numpy(x)).value == pytest.approx(wanted, rel=1e-13)
+
+
+def test_real_imagenette_resnet_is_the_formula(real_data):
+    instance = get("imagenette-resnet").load(Options(data=real_data, subset=6, seed=2))
+    rows = np.random.RandomState(0).permutation(9469)[:6]
+    data = load_imagenette(data=real_data, size=32, rows=rows)
+    pixels = data.images.astype(np.float64)
+    mean, std = (getattr(pixels, f)((0, 2, 3), keepdims=True) for f in ("mean", "std"))
+    inputs = torch.from_numpy((pixels - mean) / std).float()
+    with seeded(2), torch.no_grad():
+        parameters = {n: p.detach() for n, p in ResNet18(10).named_parameters()}
+        logits = reference_resnet(parameters, inputs).double()
+    loss = F.cross_entropy(logits, torch.from_numpy(data.labels))
+    squares = sum(float((p.double() ** 2).sum()) for p in parameters.values())
+    wanted = float(loss) + 1e-5 / 2 * squares
+    assert instance.objective.at(instance.x0).value == pytest.approx(wanted, rel=1e-5)
 
 
 def test_mlp_start_is_pytorchs_default():

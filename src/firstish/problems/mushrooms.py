@@ -32,8 +32,7 @@ MUSHROOMS = Problem(
     formula=logistic.BINARY,
     choices=(
         "The paper states no settings for this figure. Ours: λ = 1e-3, the start 0, and line "
-        "searches that begin at α⁰ = 0.1, 1, 10 or 100 each time (under line-search-full in the "
-        "grids).",
+        "searches that begin at α⁰ = 0.1, 1, 10 or 100 each time (line-search-full@α⁰).",
         "b = 1 for poisonous, −1 for edible; n = 8,124, 112 features of 0 and 1 as they are, and "
         "a bias.",
         logistic.BIAS,
@@ -47,5 +46,6 @@ MUSHROOMS = Problem(
     sigma=0.0,
     gtol=1e-6,
     budget=10_000,
-    grids={"adam": (1e-1, 1e-2, 1e-3, 1e-4, 1e-5), "line-search-full": INITIAL_STEPS},
+    grids={"adam": (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)},
+    panel=("cgmr", "mrcg", *(f"line-search-full@{step:g}" for step in INITIAL_STEPS)),
 )
