@@ -16,7 +16,8 @@ PRELUDE = {
     "docs/competitors.md": "fun, x0 = lambda x: (x**2).sum(), torch.ones(2)\n",
     "docs/index.md": (
         "model = torch.nn.Linear(2, 1)\n"
-        "inputs, targets, loss_fn = torch.ones(3, 2), torch.ones(3, 1), torch.nn.functional.mse_loss\n"
+        "inputs, targets = torch.ones(3, 2), torch.ones(3, 1)\n"
+        "loss_fn = torch.nn.functional.mse_loss\n"
     ),
 }
 

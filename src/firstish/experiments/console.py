@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from firstish.experiments.methods import METHODS, Choice
+from firstish.experiments.methods import Choice
 from firstish.experiments.summary import GAPS, Line, Reached, Summary
 from firstish.experiments.tuning import Tuning
 from firstish.loop import Limits
@@ -51,7 +51,7 @@ class Live:
         """A grid is about to run."""
         grid = ", ".join(f"{r:g}" for r in rates)
         together = f", {jobs} at a time" if jobs > 1 else ""
-        self._console.print(f"tuning {METHODS[choice.name].label} over {grid}{together} ...")
+        self._console.print(f"tuning {choice.label} over {grid}{together} ...")
 
     def tuned(self, choice: Choice, tuning: Tuning) -> None:
         """A grid has run."""
@@ -66,7 +66,7 @@ class Live:
     def started(self, choice: Choice, limits: Limits) -> None:
         """A method begins."""
         self._tasks[choice.key] = self._progress.add_task(
-            METHODS[choice.name].label, total=limits.max_oracle_calls, shown=""
+            choice.label, total=limits.max_oracle_calls, shown=""
         )
 
     def advanced(self, choice: Choice, row: Row) -> None:
@@ -81,7 +81,7 @@ class Live:
     def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
         """A method has ended, well or badly."""
         self._progress.remove_task(self._tasks.pop(choice.key))
-        label = METHODS[choice.name].label
+        label = choice.label
         if "value" not in outcome:
             self._console.print(f"{label:<28} {outcome['message']}", style="red")
             return

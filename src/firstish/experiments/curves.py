@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from firstish.experiments.methods import METHODS, parse_choice
+from firstish.experiments.methods import parse_choice
 
 # Okabe and Ito's palette, told apart by people with any colour vision; dashes tell the rest.
 _BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
@@ -49,11 +49,9 @@ def look(key: str, position: int = 0) -> Look:
     """How to draw a method; one given with a step size varies with its position in the run."""
     choice = parse_choice(key)
     colour, dash = _LOOKS.get(choice.name, _MORE[position % len(_MORE)])
-    label = METHODS[choice.name].label
-    if choice.rate is None:
-        return Look(label, colour, dash)
-    colour, dash = _MORE[position % len(_MORE)]
-    return Look(f"{label} @ {choice.rate:g}" if choice.rate != "paper" else label, colour, dash)
+    if choice.rate is not None:
+        colour, dash = _MORE[position % len(_MORE)]
+    return Look(choice.label, colour, dash)
 
 
 def thin(rows: list[dict[str, Any]], most: int = 1500) -> list[dict[str, Any]]:

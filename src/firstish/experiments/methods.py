@@ -46,6 +46,14 @@ class Choice:
         """The name of its records."""
         return self.name if self.rate is None else f"{self.name}@{self.rate}"
 
+    @property
+    def label(self) -> str:
+        """How tables and figures call it."""
+        label = METHODS[self.name].label
+        if self.rate is None:
+            return label
+        return f"{label} @ {self.rate:g}" if isinstance(self.rate, float) else f"{label}, paper's"
+
 
 def _scaled(scaling: str) -> MethodSpec:
     def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:

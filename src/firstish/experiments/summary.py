@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from firstish.experiments import storage
-from firstish.experiments.methods import METHODS, parse_choice
+from firstish.experiments.methods import parse_choice
 
 GAPS = (1e-2, 1e-4, 1e-6)
 """Targets: f at most f* + gap (f0 - f*), f* the lowest value any method of the run reached."""
@@ -91,7 +91,7 @@ def _line(
     )
     return Line(
         key=key,
-        label=METHODS[parse_choice(key).name].label,
+        label=parse_choice(key).label,
         rate=outcome.get("rate"),
         outcome=outcome,
         tuning=tuning,
