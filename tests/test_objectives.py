@@ -107,6 +107,29 @@ def test_a_unit_step_of_the_optimizer_is_the_same_and_one_forward_more_without_r
     assert {b - a for a, b in pairwise(passes[1:])} == {4 + extra}
 
 
+@pytest.mark.parametrize(("reuse", "evaluations"), [(True, 2), (False, 3)])
+def test_a_closure_that_calls_backward_runs_once_per_point_and_once_for_the_difference(
+    data, reuse, evaluations
+):
+    model, (inputs, targets) = CountingMLP(), data
+    optimizer = firstish.ScaledGD(model.parameters(), reuse_value=reuse)
+
+    def closure():
+        loss = mse_loss(model(inputs), targets)
+        loss.backward()
+        return loss
+
+    snapshots, passes = [], []
+    for _ in range(6):
+        optimizer.step(closure)
+        assert optimizer.last_step.trials == 1
+        snapshots.append(Counter(model.events))
+        passes.append(optimizer.last_step.passes)
+    each = Counter(forward=evaluations, backward=evaluations)
+    assert per_iteration(snapshots) == [each] * 5
+    assert {b - a for a, b in pairwise(passes[1:])} == {each.total()}
+
+
 @pytest.mark.parametrize("product", ["auto", "double-backward", "difference"])
 @pytest.mark.parametrize("initial_step", [1.0, 4.0])
 def test_passes_are_the_executions_and_oracle_calls_the_papers_price(data, product, initial_step):

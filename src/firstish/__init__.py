@@ -6,7 +6,14 @@ from firstish.line_search import Armijo
 from firstish.loop import Status
 from firstish.methods import Method, ScaledGradient, Step
 from firstish.minimize import Progress, Result, minimize
-from firstish.objectives import FunctionObjective, ModuleObjective, Objective, Point
+from firstish.objectives import (
+    FunctionObjective,
+    Meter,
+    ModuleObjective,
+    Objective,
+    Point,
+    Product,
+)
 from firstish.optim import ScaledGD
 from firstish.records import Row
 from firstish.scaling import Curvature
@@ -17,12 +24,14 @@ __all__ = [
     "Armijo",
     "Curvature",
     "FunctionObjective",
+    "Meter",
     "Method",
     "ModuleObjective",
     "NonFiniteError",
     "NondeterministicError",
     "Objective",
     "Point",
+    "Product",
     "ProductError",
     "Progress",
     "Result",

@@ -58,15 +58,17 @@ class Limits:
             if limit is not None and not limit >= 0:
                 raise ValueError(f"`minimize({name}=...)` must be at least 0, got {limit}.")
 
-    def reached(self, row: Row) -> Status | None:
+    def reached(
+        self, grad_norm: float, iterations: int, spent: Meter, seconds: float
+    ) -> Status | None:
         """The reason to stop at this point, if there is one."""
-        if row.grad_norm <= self.gtol:
+        if grad_norm <= self.gtol:
             return Status.CONVERGED
-        if self.max_iterations is not None and row.iteration >= self.max_iterations:
+        if self.max_iterations is not None and iterations >= self.max_iterations:
             return Status.MAX_ITERATIONS
-        if self.max_oracle_calls is not None and row.oracle_calls >= self.max_oracle_calls:
+        if self.max_oracle_calls is not None and spent.oracle_calls >= self.max_oracle_calls:
             return Status.MAX_ORACLE_CALLS
-        if self.max_seconds is not None and row.seconds >= self.max_seconds:
+        if self.max_seconds is not None and seconds >= self.max_seconds:
             return Status.MAX_SECONDS
         return None
 
@@ -130,13 +132,14 @@ class Run:
     def here(self) -> Row:
         """The current point as a row without a step."""
         value, grad_norm = self.point.value, self.point.grad_norm  # evaluated before the meter
-        spent = self.point.meter.since(self._before)
-        return make_row(self.iterations, spent, self.clock.seconds(), value, grad_norm, None)
+        spent, seconds = self._spent(), self.clock.seconds()
+        return make_row(self.iterations, spent, seconds, value, grad_norm, None)
 
     def advance(self, limits: Limits) -> Row | Status:
         """One iteration, or the reason why there is none."""
-        here = self.here()
-        status = limits.reached(here)
+        value, grad_norm = self.point.value, self.point.grad_norm
+        spent, seconds = self._spent(), self.clock.seconds()
+        status = limits.reached(grad_norm, self.iterations, spent, seconds)
         if status is not None:
             return status
         try:
@@ -153,10 +156,12 @@ class Run:
         self.point.release()
         self.point, self.state = point, state
         self.iterations += 1
-        spent = Meter(here.oracle_calls, here.passes)
-        return make_row(here.iteration, spent, here.seconds, here.value, here.grad_norm, step)
+        return make_row(self.iterations - 1, spent, seconds, value, grad_norm, step)
+
+    def _spent(self) -> Meter:
+        return self.point.meter.since(self._before)
 
     def snapshot(self) -> Snapshot:
         """The run as it is now."""
-        spent = self.point.meter.since(self._before)
-        return Snapshot(self.point.x, self.state, self.iterations, spent, self.clock.seconds())
+        seconds = self.clock.seconds()
+        return Snapshot(self.point.x, self.state, self.iterations, self._spent(), seconds)

@@ -161,11 +161,18 @@ def _stops(callback: Callback, run: Run, row: Row, shape: torch.Size) -> bool:
     shown = run.clock.seconds()
     point = run.point
     try:
-        return callback(Progress(row, point.x.view(shape), point.value, point.grad_norm)) is True
+        answer = callback(Progress(row, point.x.view(shape), point.value, point.grad_norm))
+        return _is_true(answer)
     except StopIteration:
         return True
     finally:
         run.clock.forget_since(shown)
+
+
+def _is_true(answer: object) -> bool:
+    """True itself, or NumPy's or torch's; a number returned by accident does not stop a run."""
+    kind = str(getattr(answer, "dtype", type(answer).__name__))
+    return kind in ("bool", "torch.bool") and bool(answer)
 
 
 def _result(run: Run, status: Status, history: list[Row], shape: torch.Size) -> Result:

@@ -174,7 +174,8 @@ class ScaledGD(Optimizer):
         if not 0 < rate < math.inf:
             raise ValueError(
                 f"`ScaledGD(lr=...)` must be positive and finite, got {rate}. "
-                "It is the first trial step; 1.0 is the natural one."
+                "It is the first trial step, and 1.0 the natural one; a scheduler must end above 0 "
+                "(`eta_min`)."
             )
         return rate
 

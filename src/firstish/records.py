@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
+from operator import attrgetter
 
 from firstish.methods.base import Step
 from firstish.objectives.point import Meter
@@ -34,11 +35,15 @@ class Row(Step):
         return {k: v.name if isinstance(v, Enum) else v for k, v in asdict(self).items()}
 
 
+_STEP = tuple(f.name for f in fields(Step))
+_read_step = attrgetter(*_STEP)
+
+
 def make_row(
     iteration: int, spent: Meter, seconds: float, value: float, grad_norm: float, step: Step | None
 ) -> Row:
     """A row from its two halves."""
-    taken = {} if step is None else {f.name: getattr(step, f.name) for f in fields(Step)}
+    taken = {} if step is None else dict(zip(_STEP, _read_step(step), strict=True))
     return Row(
         iteration=iteration,
         oracle_calls=spent.oracle_calls,

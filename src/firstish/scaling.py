@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
 
 SCALES = ("CG", "MR", "GM")
 
@@ -27,8 +28,7 @@ class Curvature(Enum):
     NC = "NC"
 
 
-@dataclass(frozen=True, slots=True)
-class Angle:
+class Angle(NamedTuple):
     """|g|, |Hg| and the cosine between g and Hg: all that the cases and the scales need.
 
     Products such as gg and HgHg never appear, so nothing overflows while the norms themselves
@@ -57,6 +57,7 @@ class Angle:
         return self.cosine * self.local_lipschitz
 
 
+@lru_cache
 def parse_cycle(scaling: str) -> tuple[str, ...]:
     """The scales a name stands for, in order.
 

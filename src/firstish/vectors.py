@@ -34,25 +34,28 @@ def _shifted(v: Tensor, e: int) -> Tensor:
 
 def dot(a: Tensor, b: Tensor) -> float:
     """<a, b> in float64."""
-    return float(_dot(a, b))
-
-
-def _dot(a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype is torch.float64 and b.dtype is torch.float64:
+        return torch.dot(a, b).item()
     wide = _wide(a)
-    return torch.dot(a.to(wide), b.to(wide))
+    return torch.dot(a.to(wide), b.to(wide)).item()
+
+
+def _root(v: Tensor) -> float:
+    square = dot(v, v)
+    return math.sqrt(square) if square >= 0 else square  # nan stays nan
 
 
 def norm(v: Tensor) -> float:
     """|v| in float64, without overflow or underflow; inf or nan if v has such an entry."""
-    if v.numel() == 0:
-        return 0.0
-    plain = float(torch.linalg.vector_norm(v, dtype=_wide(v)))
+    plain = _root(v)
     if _safe(plain):
         return plain
+    if v.numel() == 0:
+        return 0.0
     e = _exponent(v)
     if e == 0:
         return plain
-    return _ldexp(float(torch.linalg.vector_norm(_shifted(v, e))), e)
+    return _ldexp(_root(_shifted(v, e)), e)
 
 
 def _ldexp(mantissa: float, e: int) -> float:
@@ -64,16 +67,13 @@ def _ldexp(mantissa: float, e: int) -> float:
 
 def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float, float]:
     """|v| and the cosine of the angle between v and `along`, clipped to [-1, 1]."""
-    wide = _wide(v)
-    both = torch.stack((torch.linalg.vector_norm(v, dtype=wide), _dot(v, along)))
-    v_norm, inner = both.tolist()
-    if not (_safe(v_norm) and _safe(along_norm)):
-        v_norm = norm(v)
-        if 0 in (v_norm, along_norm) or not math.isfinite(v_norm):
-            return v_norm, 0.0
+    v_norm = norm(v)
+    if 0 in (v_norm, along_norm) or not math.isfinite(v_norm):
+        return v_norm, 0.0
+    if _safe(v_norm) and _safe(along_norm):
+        cosine = dot(v, along) / (v_norm * along_norm)
+    else:
         e, e_along = _exponent(v), _exponent(along)
         inner = dot(_shifted(v, e), _shifted(along, e_along))
         cosine = inner / (_ldexp(v_norm, -e) * _ldexp(along_norm, -e_along))
-    else:
-        cosine = inner / (v_norm * along_norm)
     return v_norm, max(-1.0, min(1.0, cosine))

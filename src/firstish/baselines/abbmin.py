@@ -99,11 +99,10 @@ class ABBmin:
             return point, STATIONARY, state
         first, short_steps = self._first_trial(point, state)
         weight, mean = updated(state.weight, state.mean, point.value, self.eta)
-        p = point.grad.neg()
         along = Ray(
             value=max(mean, point.value),  # a rise within rounding may leave f above the mean
             slope=-point.grad_norm * point.grad_norm,
-            trial=lambda alpha: PointTrial(point, p, alpha, self.depth),
+            trial=lambda alpha: PointTrial(point, point.grad, -1.0, alpha, self.depth),
             eps=point.eps,
         )
         found = replace(self.line_search, initial_step=first).backtrack(along)

@@ -62,7 +62,8 @@ class LineSearch:
         if point.grad_norm == 0:
             return point, STATIONARY, state
         first = self._first_trial(state.step_size)
-        along = ray(point, point.grad.neg(), -point.grad_norm * point.grad_norm, self.depth)
+        slope = -point.grad_norm * point.grad_norm
+        along = ray(point, point.grad, slope, weight=-1.0, depth=self.depth)
         found = replace(self.line_search, initial_step=first).backtrack(along)
         step = searched_step(point, along, first, found)
         if found.trial is None:

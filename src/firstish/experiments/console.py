@@ -104,7 +104,7 @@ def table(summary: Summary, width: int) -> Table:
             f"lowest f seen {summary.lowest:.8g}; gap d: f at most lowest + d (f0 - lowest); "
             "unit: share of steps with step size 1"
             + ("; +curv: that also satisfy the curvature condition at 0.9" if wide else "")
-            + "; with tuning: the whole grid"
+            + "; tuning: calls and seconds of the whole grid"
         ),
     )
     for k in kept:
@@ -122,7 +122,7 @@ def headers(summary: Summary) -> list[str]:
     """The columns."""
     gaps = [f"gap {gap:.0e}" for gap in GAPS]
     tolerance = f"|g| ≤ {summary.run['gtol']:g}"
-    rest = ["calls", "seconds", "step size", "unit", "+curv", "SPC/LPC/NC", "with tuning"]
+    rest = ["calls", "sec", "step size", "unit", "+curv", "SPC/LPC/NC", "tuning"]
     return ["method", *gaps, tolerance, *rest]
 
 

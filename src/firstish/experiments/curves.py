@@ -33,7 +33,7 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "abbmin": (_YELLOW, "solid"),
     "cdat": (_RED, "dot"),
 }
-_MORE = [(c, d) for d in ("dash", "dashdot", "dot") for c in (_BLUE, _RED, _BLACK, _ORANGE)]
+_MORE = [(c, d) for d in ("dash", "dashdot", "dot") for c in (_BLACK, _ORANGE, _GREEN, _PINK)]
 
 
 @dataclass(frozen=True, slots=True)

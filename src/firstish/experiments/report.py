@@ -22,7 +22,7 @@ _FIELDS = ("oracle_calls", "seconds", "iteration", "value", "grad_norm", "scale"
 _CAPTION = (
     "Oracle calls until f is at most lowest + gap (f0 - lowest), and until the gradient norm is at "
     "most gtol; a dash where it was not. Unit: share of steps with step size 1; +curv: of steps "
-    "that also satisfy the curvature condition at 0.9. With tuning: oracle calls and seconds of "
+    "that also satisfy the curvature condition at 0.9. Tuning: oracle calls and seconds of "
     "the whole grid."
 )
 

@@ -14,12 +14,18 @@ from firstish.vectors import dot, norm
 
 
 class PointTrial:
-    """The point x + alpha p as a trial of the line search."""
+    """The point x + alpha p as a trial of the line search, p being a multiple of a vector."""
 
-    def __init__(self, start: Point, p: Tensor, alpha: float, depth: Depth) -> None:
+    __slots__ = ("_slope", "_vector", "_weight", "point", "start")
+
+    def __init__(
+        self, start: Point, vector: Tensor, weight: float, alpha: float, depth: Depth
+    ) -> None:
         self.start = start
-        self.p = p
-        self.point = start.along(p, alpha, depth)
+        self.point = start.along(vector, alpha * weight, depth)
+        self._vector = vector
+        self._weight = weight
+        self._slope: float | None = None
 
     @property
     def value(self) -> float:
@@ -28,7 +34,9 @@ class PointTrial:
 
     def slope(self) -> float:
         """<g(x + alpha p), p>."""
-        return dot(self.point.grad, self.p)
+        if self._slope is None:
+            self._slope = self._weight * dot(self.point.grad, self._vector)
+        return self._slope
 
     def moved(self) -> bool:
         """Whether the trial differs from x at all, in floating point."""
@@ -39,12 +47,14 @@ class PointTrial:
         return self.point.depth == "value" or math.isfinite(self.point.grad_norm)
 
 
-def ray(point: Point, p: Tensor, slope: float, depth: Depth = "product") -> Ray[PointTrial]:
-    """f along x + alpha p, `slope` being <g, p>."""
+def ray(
+    point: Point, vector: Tensor, slope: float, *, weight: float = 1.0, depth: Depth = "product"
+) -> Ray[PointTrial]:
+    """f along x + alpha p with p = weight vector, `slope` being <g, p>."""
     return Ray(
         value=point.value,
         slope=slope,
-        trial=lambda alpha: PointTrial(point, p, alpha, depth),
+        trial=lambda alpha: PointTrial(point, vector, weight, alpha, depth),
         eps=point.eps,
     )
 

@@ -116,8 +116,7 @@ class ScaledGradient:
         bend = length * (length * angle.rayleigh)  # <p, Hp>
         if slope == 0:  # it underflowed: no decrease of f could be seen
             return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
-        p = point.grad * -s
-        along = ray(point, p, slope)
+        along = ray(point, point.grad, slope, weight=-s)  # p = -s g
         search = self.line_search
         found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
 

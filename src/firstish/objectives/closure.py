@@ -14,7 +14,7 @@ from firstish.objectives.loss import check_loss, split_aux
 from firstish.objectives.point import Depth
 from firstish.objectives.products import Mode
 from firstish.objectives.random_state import RandomState
-from firstish.objectives.watch import Buffers, buffers_touched
+from firstish.objectives.watch import Buffers, touched_buffers
 
 Closure = Callable[[], object]
 
@@ -101,11 +101,12 @@ class ClosureObjective(GraphObjective):
         self.restore_buffers()
         self._dirty = True
         if self._buffers is None:
-            with buffers_touched() as self._buffers:
-                loss, aux, grads = self._call(graph)
+            self._buffers = Buffers()
             self._committed = self._buffers.before
+            with touched_buffers(self._buffers):
+                loss, aux, grads = self._call()
         else:
-            loss, aux, grads = self._call(graph)
+            loss, aux, grads = self._call()
         run = self._evaluation(loss, aux, grads)
         run.buffers = self._buffers.read()
         self._newest = run
@@ -129,17 +130,14 @@ class ClosureObjective(GraphObjective):
             self.restore_buffers()
         self._dirty = False
 
-    def _call(self, graph: bool) -> tuple[object, object, list[Tensor | None]]:
-        """The loss and the gradients it left, all that a closure may touch put back.
+    def _call(self) -> tuple[object, object, list[Tensor | None]]:
+        """The loss and the gradients it left; `.grad` and the random state are put back.
 
-        Without a graph the parameters are constants, but the loss may still differentiate by its
-        inputs.
+        Always with a graph: the loss may differentiate by its inputs, or look at `requires_grad`.
         """
         kept = [p.grad for p in self.parameters]
-        constant = not (graph or self.calls_backward)
         for p in self.parameters:
             p.grad = None
-            p.requires_grad_(not constant)
         try:
             with torch.enable_grad(), self._random.replayed():
                 loss, aux = split_aux(self._closure())
@@ -148,7 +146,6 @@ class ClosureObjective(GraphObjective):
         finally:
             for p, grad in zip(self.parameters, kept, strict=True):
                 p.grad = grad
-                p.requires_grad_(True)
 
     def _evaluation(self, loss: object, aux: object, grads: Sequence[Tensor | None]) -> Evaluation:
         self.calls_backward = any(g is not None for g in grads)

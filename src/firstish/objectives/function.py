@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from firstish.objectives.graph import Evaluation, GraphObjective
 from firstish.objectives.layout import Layout
 from firstish.objectives.loss import check_loss, split_aux
 from firstish.objectives.products import Mode
-from firstish.objectives.random_state import RandomState
+from firstish.objectives.random_state import Replay
 
 
 class FunctionObjective(GraphObjective):
@@ -57,11 +56,14 @@ class FunctionObjective(GraphObjective):
             weight_decay=weight_decay,
         )
         self.fun = fun
-        self._random = RandomState.capture()
+        self._random = Replay()
 
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
         """Run the function at x, from the random state of the objective's construction."""
         leaf = x.detach().requires_grad_(graph)
-        with torch.enable_grad(), self._random.replayed():  # the loss may need a graph of its own
-            loss, aux = split_aux(self.fun(leaf.view(self.layout.shapes[0])))
+        loss, aux = split_aux(self._random(self._at, leaf))
         return Evaluation(check_loss(loss, self.what), (leaf,), aux=aux)
+
+    def _at(self, leaf: Tensor) -> object:
+        (shape,) = self.layout.shapes
+        return self.fun(leaf if leaf.shape == shape else leaf.view(shape))

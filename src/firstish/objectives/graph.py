@@ -128,7 +128,7 @@ class GraphObjective(ABC):
 
     def value(self, run: Evaluation, x: Tensor) -> float:
         """f from a run of the loss: the loss plus weight_decay/2 |x|^2."""
-        loss = float(run.loss.detach())
+        loss = run.loss.item()
         return loss + self.weight_decay / 2 * dot(x, x) if self.weight_decay else loss
 
     def gradient(
@@ -212,7 +212,10 @@ class GraphPoint(Point):
         self._run = self.objective.run(self.x, graph=self.depth != "value")
         self.aux = self._run.aux
         self._buffers = self._run.buffers
-        return self.objective.value(self._run, self.x)
+        value = self.objective.value(self._run, self.x)
+        if self.depth == "value":
+            self._run = None  # asked for more, it evaluates again
+        return value
 
     def _graph(self) -> Evaluation:
         """The run with its graph; evaluated again if it is gone."""

@@ -13,7 +13,7 @@ from firstish.objectives.graph import Evaluation, GraphObjective
 from firstish.objectives.layout import Layout
 from firstish.objectives.loss import check_loss, split_aux
 from firstish.objectives.products import Mode
-from firstish.objectives.random_state import RandomState
+from firstish.objectives.random_state import Replay
 
 
 class ModuleObjective(GraphObjective):
@@ -73,7 +73,7 @@ class ModuleObjective(GraphObjective):
         self._names = [f"model.{name}" for name in named]
         self._parameters = list(named.values())
         self._arguments = (inputs, targets)
-        self._random = RandomState.capture()
+        self._random = Replay()
 
     def initial(self) -> Tensor:
         """The model's parameters as one vector."""
@@ -87,18 +87,23 @@ class ModuleObjective(GraphObjective):
         """Run the model at x on clones of its buffers."""
         leaf = x.detach().requires_grad_(graph)
         buffers = {f"model.{n}": b.clone() for n, b in self.model.named_buffers()}
-        with torch.enable_grad(), self._random.replayed():  # the loss may need a graph of its own
-            swapped = dict(zip(self._names, self.layout.split(leaf), strict=True))
-            swapped.update(buffers)
-            returned, outputs = functional_call(self._loss, swapped, self._arguments)
+        returned, outputs = self._random(self._at, leaf, buffers)
         loss, aux = split_aux(returned)
         return Evaluation(
             check_loss(loss, self.what),
             (leaf,),
             outputs=outputs if isinstance(outputs, Tensor) else None,
             aux=aux,
-            buffers=[swapped[name] for name in buffers],
+            buffers=list(buffers.values()),
         )
+
+    def _at(self, leaf: Tensor, buffers: dict[str, Tensor]) -> tuple[object, object]:
+        swapped = dict(zip(self._names, self.layout.split(leaf), strict=True))
+        swapped.update(buffers)
+        result: tuple[object, object] = functional_call(self._loss, swapped, self._arguments)
+        for name in buffers:
+            buffers[name] = swapped[name]  # where the model has replaced one
+        return result
 
     @torch.no_grad()
     def commit(self, buffers: Sequence[Tensor]) -> None:

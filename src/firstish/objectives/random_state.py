@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,15 @@ class RandomState:
         cuda = tuple(torch.cuda.get_rng_state_all()) if on_gpu else ()
         mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
         return cls(torch.get_rng_state(), cuda, mps)
+
+    def same_as(self, other: RandomState) -> bool:
+        """Whether no random number was drawn between the two."""
+        mine, theirs = self.to_tensors(), other.to_tensors()
+        return all(
+            len(mine[k]) == len(theirs[k])
+            and all(torch.equal(a, b) for a, b in zip(mine[k], theirs[k], strict=True))
+            for k in mine
+        )
 
     def restore(self) -> None:
         """Go back to this state."""
@@ -57,3 +69,24 @@ class RandomState:
         """The inverse, also after a state dict has cast the bytes to the parameters' dtype."""
         states = {k: [t.to("cpu", torch.uint8) for t in v] for k, v in pack.items()}
         return cls(states["cpu"][0], tuple(states["cuda"]), next(iter(states["mps"]), None))
+
+
+class Replay:
+    """Every evaluation from the same random state, at no cost for a loss that draws no numbers.
+
+    Whether it does is seen at the first evaluation.
+    """
+
+    def __init__(self) -> None:
+        self._state = RandomState.capture()
+        self._draws: bool | None = None
+
+    def __call__(self, evaluate: Callable[..., T], *args: object) -> T:
+        """Evaluate with gradients on: the loss may need a graph of its own."""
+        if self._draws is False and torch.is_grad_enabled():
+            return evaluate(*args)
+        with torch.enable_grad(), self._state.replayed():
+            result = evaluate(*args)
+            if self._draws is None:
+                self._draws = not self._state.same_as(RandomState.capture())
+            return result

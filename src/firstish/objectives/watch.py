@@ -54,9 +54,8 @@ class Buffers:
 
 
 @contextmanager
-def buffers_touched() -> Iterator[Buffers]:
+def touched_buffers(found: Buffers) -> Iterator[None]:
     """Collect the buffers of every module that is called inside the block."""
-    found = Buffers()
     handles: list[RemovableHandle] = []
 
     def enter(module: nn.Module, args: Any) -> None:
@@ -70,7 +69,7 @@ def buffers_touched() -> Iterator[Buffers]:
 
     handles.append(register_module_forward_pre_hook(enter))
     try:
-        yield found
+        yield
     finally:
         handles.pop().remove()
 
