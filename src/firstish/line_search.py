@@ -45,7 +45,7 @@ class Trial(Protocol):
 T = TypeVar("T", bound=Trial)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ray(Generic[T]):
     """f along x + alpha p: its value and slope at alpha = 0, and a way to make trials.
 
@@ -67,7 +67,7 @@ class Ray(Generic[T]):
         return NOISE_ULPS * self.eps * abs(self.value)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found(Generic[T]):
     """What a search came back with: the accepted trial, or None and a step of 0."""
 
@@ -150,4 +150,5 @@ class Armijo:
             if not trial.moved():
                 break  # nor would a shorter step
             alpha *= self.theta
+            del trial  # and its graph, before the next one is built
         return Found(None, 0.0, spent)

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from typing import Any
 
 from torch import Tensor
@@ -16,7 +16,7 @@ from torch import Tensor
 from firstish.errors import NonFiniteError
 from firstish.methods.base import AnyMethod, Failure
 from firstish.objectives.point import Meter, Objective
-from firstish.records import Row, make_row
+from firstish.records import Entry
 
 
 class Status(Enum):
@@ -49,7 +49,7 @@ class Limits:
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.gtol < math.inf:
+        if not 0 <= self.gtol < inf:
             raise ValueError(
                 f"`minimize(gtol=...)` must be at least 0 and finite, got {self.gtol}."
             )
@@ -58,17 +58,15 @@ class Limits:
             if limit is not None and not limit >= 0:
                 raise ValueError(f"`minimize({name}=...)` must be at least 0, got {limit}.")
 
-    def reached(
-        self, grad_norm: float, iterations: int, spent: Meter, seconds: float
-    ) -> Status | None:
+    def reached(self, here: Entry) -> Status | None:
         """The reason to stop at this point, if there is one."""
-        if grad_norm <= self.gtol:
+        if here.grad_norm <= self.gtol:
             return Status.CONVERGED
-        if self.max_iterations is not None and iterations >= self.max_iterations:
+        if self.max_iterations is not None and here.iteration >= self.max_iterations:
             return Status.MAX_ITERATIONS
-        if self.max_oracle_calls is not None and spent.oracle_calls >= self.max_oracle_calls:
+        if self.max_oracle_calls is not None and here.oracle_calls >= self.max_oracle_calls:
             return Status.MAX_ORACLE_CALLS
-        if self.max_seconds is not None and seconds >= self.max_seconds:
+        if self.max_seconds is not None and here.seconds >= self.max_seconds:
             return Status.MAX_SECONDS
         return None
 
@@ -129,17 +127,24 @@ class Run:
             self._before = self.point.meter.since(resume.spent)
             self.clock = Clock(resume.seconds)
 
-    def here(self) -> Row:
-        """The current point as a row without a step."""
-        value, grad_norm = self.point.value, self.point.grad_norm  # evaluated before the meter
-        spent, seconds = self._spent(), self.clock.seconds()
-        return make_row(self.iterations, spent, seconds, value, grad_norm, None)
+    def here(self) -> Entry:
+        """The current point, without a step."""
+        point, meter, before = self.point, self.point.meter, self._before
+        value, grad_norm = point.value, point.grad_norm  # evaluated before the meter is read
+        return Entry(
+            self.iterations,
+            meter.oracle_calls - before.oracle_calls,
+            meter.passes - before.passes,
+            self.clock.seconds(),
+            value,
+            grad_norm,
+            None,
+        )
 
-    def advance(self, limits: Limits) -> Row | Status:
+    def advance(self, limits: Limits) -> Entry | Status:
         """One iteration, or the reason why there is none."""
-        value, grad_norm = self.point.value, self.point.grad_norm
-        spent, seconds = self._spent(), self.clock.seconds()
-        status = limits.reached(grad_norm, self.iterations, spent, seconds)
+        here = self.here()
+        status = limits.reached(here)
         if status is not None:
             return status
         try:
@@ -156,12 +161,9 @@ class Run:
         self.point.release()
         self.point, self.state = point, state
         self.iterations += 1
-        return make_row(self.iterations - 1, spent, seconds, value, grad_norm, step)
-
-    def _spent(self) -> Meter:
-        return self.point.meter.since(self._before)
+        return Entry(*here[:-1], step)
 
     def snapshot(self) -> Snapshot:
         """The run as it is now."""
-        seconds = self.clock.seconds()
-        return Snapshot(self.point.x, self.state, self.iterations, self._spent(), seconds)
+        spent = self.point.meter.since(self._before)
+        return Snapshot(self.point.x, self.state, self.iterations, spent, self.clock.seconds())

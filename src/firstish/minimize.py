@@ -16,7 +16,7 @@ from firstish.objectives.function import FunctionObjective
 from firstish.objectives.graph import GraphObjective
 from firstish.objectives.module import ModuleObjective
 from firstish.objectives.point import Objective
-from firstish.records import Row
+from firstish.records import Entry, Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -136,7 +136,7 @@ def minimize(
         )
     objective, x, shape = _start(fun, x0)
     run = Run(objective, x, method)
-    history: list[Row] = []
+    history: list[Entry] = []
     try:
         status = _drive(run, limits, callback, history, shape)
     finally:
@@ -146,7 +146,7 @@ def minimize(
 
 
 def _drive(
-    run: Run, limits: Limits, callback: Callback | None, history: list[Row], shape: torch.Size
+    run: Run, limits: Limits, callback: Callback | None, history: list[Entry], shape: torch.Size
 ) -> Status:
     while True:
         outcome = run.advance(limits)
@@ -157,11 +157,11 @@ def _drive(
             return Status.STOPPED
 
 
-def _stops(callback: Callback, run: Run, row: Row, shape: torch.Size) -> bool:
+def _stops(callback: Callback, run: Run, entry: Entry, shape: torch.Size) -> bool:
     shown = run.clock.seconds()
     point = run.point
     try:
-        answer = callback(Progress(row, point.x.view(shape), point.value, point.grad_norm))
+        answer = callback(Progress(entry.row(), point.x.view(shape), point.value, point.grad_norm))
         return _is_true(answer)
     except StopIteration:
         return True
@@ -175,7 +175,7 @@ def _is_true(answer: object) -> bool:
     return kind in ("bool", "torch.bool") and bool(answer)
 
 
-def _result(run: Run, status: Status, history: list[Row], shape: torch.Size) -> Result:
+def _result(run: Run, status: Status, history: list[Entry], shape: torch.Size) -> Result:
     last = run.here()
     run.point.release()
     return Result(
@@ -187,7 +187,7 @@ def _result(run: Run, status: Status, history: list[Row], shape: torch.Size) -> 
         oracle_calls=last.oracle_calls,
         passes=last.passes,
         seconds=last.seconds,
-        history=[*history, last],
+        history=[entry.row() for entry in (*history, last)],
         aux=run.point.aux,
     )
 

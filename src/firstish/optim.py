@@ -18,10 +18,10 @@ from firstish.methods.base import Failure
 from firstish.methods.scaled_gradient import CycleState, ScaledGradient
 from firstish.objectives.closure import Closure, ClosureObjective
 from firstish.objectives.layout import Layout
-from firstish.objectives.point import Meter, Point
+from firstish.objectives.point import Point
 from firstish.objectives.products import Mode, ProductChoice
 from firstish.objectives.random_state import RandomState
-from firstish.records import Row, make_row
+from firstish.records import Entry, Row
 
 
 class ScaledGD(Optimizer):
@@ -127,10 +127,15 @@ class ScaledGD(Optimizer):
             objective.write(point.x)
             objective.restore_buffers()
             raise
-        spent = Meter(memory["oracle_calls"] + known.oracle_calls, memory["passes"] + known.passes)
-        self.last_step = make_row(
-            memory["iterations"], spent, seconds, point.value, point.grad_norm, step
-        )
+        self.last_step = Entry(
+            memory["iterations"],
+            memory["oracle_calls"] + known.oracle_calls,
+            memory["passes"] + known.passes,
+            seconds,
+            point.value,
+            point.grad_norm,
+            step,
+        ).row()
         self._finish(objective, point, new)
         spent = objective.meter.since(spent_before)
         memory["turns"] = state.turns

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 from enum import Enum
-from operator import attrgetter
+from typing import Any, NamedTuple
 
 from firstish.methods.base import Step
-from firstish.objectives.point import Meter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Row(Step):
     """The point x_k and the step taken from it; the last row of a run has no step.
 
@@ -36,20 +35,23 @@ class Row(Step):
 
 
 _STEP = tuple(f.name for f in fields(Step))
-_read_step = attrgetter(*_STEP)
 
 
-def make_row(
-    iteration: int, spent: Meter, seconds: float, value: float, grad_norm: float, step: Step | None
-) -> Row:
-    """A row from its two halves."""
-    taken = {} if step is None else dict(zip(_STEP, _read_step(step), strict=True))
-    return Row(
-        iteration=iteration,
-        oracle_calls=spent.oracle_calls,
-        passes=spent.passes,
-        seconds=seconds,
-        value=value,
-        grad_norm=grad_norm,
-        **taken,
-    )
+class Entry(NamedTuple):
+    """What a row is made of, as the loop has it at hand; the row itself is made when asked for."""
+
+    iteration: int
+    oracle_calls: float
+    passes: float
+    seconds: float
+    value: float
+    grad_norm: float
+    step: Step | None
+
+    def row(self) -> Row:
+        """The row."""
+        fields: dict[str, Any] = self._asdict()
+        step = fields.pop("step")
+        if step is not None:
+            fields.update((name, getattr(step, name)) for name in _STEP)
+        return Row(**fields)

@@ -54,7 +54,7 @@ class Angle(NamedTuple):
     @property
     def rayleigh(self) -> float:
         """gHg / gg, the curvature along the gradient."""
-        return self.cosine * self.local_lipschitz
+        return self.cosine * (self.product_norm / self.grad_norm)
 
 
 @lru_cache
@@ -84,9 +84,10 @@ def curvature_case(angle: Angle, sigma: float) -> Curvature:
     >>> curvature_case(Angle(grad_norm=1.0, product_norm=2.0, cosine=1.0), sigma=1e-6)
     <Curvature.SPC: 'SPC'>
     """
-    if angle.rayleigh - angle.error > sigma and math.isfinite(_cg(angle) * angle.grad_norm):
+    rayleigh = angle.rayleigh
+    if rayleigh - angle.error > sigma and math.isfinite(_cg(angle) * angle.grad_norm):
         return Curvature.SPC
-    if angle.rayleigh + angle.error < 0:
+    if rayleigh + angle.error < 0:
         return Curvature.NC
     return Curvature.LPC
 

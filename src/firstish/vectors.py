@@ -11,20 +11,16 @@ import math
 import torch
 from torch import Tensor
 
-_SAFE = (1e-140, 1e140)  # squares of norms in here are finite and normal in float64
+_SMALL, _LARGE = 1e-280, 1e280  # squares in here come of norms whose products are normal numbers
 
 
 def _wide(v: Tensor) -> torch.dtype:
     return torch.float32 if v.device.type == "mps" else torch.float64  # mps has no float64
 
 
-def _safe(value: float) -> bool:
-    return _SAFE[0] < value < _SAFE[1]
-
-
 def _exponent(v: Tensor) -> int:
     """The e for which the largest entry of v lies in [2^(e-1), 2^e); 0 where there is none."""
-    largest = float(v.abs().max())
+    largest = float(v.abs().max()) if v.numel() else 0.0
     return math.frexp(largest)[1] if math.isfinite(largest) and largest > 0 else 0
 
 
@@ -40,22 +36,30 @@ def dot(a: Tensor, b: Tensor) -> float:
     return torch.dot(a.to(wide), b.to(wide)).item()
 
 
-def _root(v: Tensor) -> float:
-    square = dot(v, v)
-    return math.sqrt(square) if square >= 0 else square  # nan stays nan
-
-
 def norm(v: Tensor) -> float:
     """|v| in float64, without overflow or underflow; inf or nan if v has such an entry."""
-    plain = _root(v)
-    if _safe(plain):
-        return plain
-    if v.numel() == 0:
-        return 0.0
+    square = dot(v, v)
+    if _SMALL < square < _LARGE:
+        return math.sqrt(square)
     e = _exponent(v)
     if e == 0:
-        return plain
-    return _ldexp(_root(_shifted(v, e)), e)
+        return math.sqrt(square) if square >= 0 else square  # nan stays nan
+    v = _shifted(v, e)
+    return _ldexp(math.sqrt(dot(v, v)), e)
+
+
+def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float, float]:
+    """|v| and the cosine of the angle between v and `along`, clipped to [-1, 1]."""
+    v_norm = norm(v)
+    if _SMALL < v_norm * v_norm < _LARGE and _SMALL < along_norm * along_norm < _LARGE:
+        cosine = dot(v, along) / (v_norm * along_norm)
+    elif v_norm == 0 or along_norm == 0 or not math.isfinite(v_norm):
+        return v_norm, 0.0
+    else:
+        e, e_along = _exponent(v), _exponent(along)
+        inner = dot(_shifted(v, e), _shifted(along, e_along))
+        cosine = inner / (_ldexp(v_norm, -e) * _ldexp(along_norm, -e_along))
+    return v_norm, max(-1.0, min(1.0, cosine))
 
 
 def _ldexp(mantissa: float, e: int) -> float:
@@ -63,17 +67,3 @@ def _ldexp(mantissa: float, e: int) -> float:
         return math.ldexp(mantissa, e)
     except OverflowError:
         return math.inf
-
-
-def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float, float]:
-    """|v| and the cosine of the angle between v and `along`, clipped to [-1, 1]."""
-    v_norm = norm(v)
-    if 0 in (v_norm, along_norm) or not math.isfinite(v_norm):
-        return v_norm, 0.0
-    if _safe(v_norm) and _safe(along_norm):
-        cosine = dot(v, along) / (v_norm * along_norm)
-    else:
-        e, e_along = _exponent(v), _exponent(along)
-        inner = dot(_shifted(v, e), _shifted(along, e_along))
-        cosine = inner / (_ldexp(v_norm, -e) * _ldexp(along_norm, -e_along))
-    return v_norm, max(-1.0, min(1.0, cosine))

@@ -155,7 +155,7 @@ def _one(
     try:
         with postponed() as asked_to_stop:
             status = _drive(run, rows, saved, choice, settings, observer, asked_to_stop)
-        last = run.here()
+        last = run.here().row()
         rows.write(last)
     finally:
         rows.close()
@@ -187,8 +187,9 @@ def _drive(
         shown = run.clock.seconds()
         if isinstance(outcome, Status):
             return outcome
-        rows.write(outcome)
-        observer.advanced(choice, outcome)
+        row = outcome.row()
+        rows.write(row)
+        observer.advanced(choice, row)
         due = time.monotonic() - last_save >= settings.checkpoint_seconds
         if due or asked_to_stop():
             storage.save_checkpoint(saved, run.snapshot(), rows.sync())

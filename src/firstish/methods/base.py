@@ -18,7 +18,7 @@ class Failure(Enum):
     ROUNDING = "f cannot resolve a further decrease in this precision"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: made once per iteration
 class Step:
     """What one iteration did.
 

@@ -16,21 +16,17 @@ from firstish.vectors import dot, norm
 class PointTrial:
     """The point x + alpha p as a trial of the line search, p being a multiple of a vector."""
 
-    __slots__ = ("_slope", "_vector", "_weight", "point", "start")
+    __slots__ = ("_slope", "_vector", "_weight", "point", "start", "value")
 
     def __init__(
         self, start: Point, vector: Tensor, weight: float, alpha: float, depth: Depth
     ) -> None:
         self.start = start
         self.point = start.along(vector, alpha * weight, depth)
+        self.value = self.point.value
         self._vector = vector
         self._weight = weight
         self._slope: float | None = None
-
-    @property
-    def value(self) -> float:
-        """The value of f there."""
-        return self.point.value
 
     def slope(self) -> float:
         """<g(x + alpha p), p>."""

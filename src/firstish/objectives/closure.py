@@ -10,7 +10,7 @@ from torch import Tensor
 from firstish.errors import ProductError
 from firstish.objectives.graph import Evaluation, GraphObjective, GraphPoint
 from firstish.objectives.layout import Layout
-from firstish.objectives.loss import check_loss, split_aux
+from firstish.objectives.loss import loss_and_aux
 from firstish.objectives.point import Depth
 from firstish.objectives.products import Mode
 from firstish.objectives.random_state import RandomState
@@ -104,10 +104,10 @@ class ClosureObjective(GraphObjective):
             self._buffers = Buffers()
             self._committed = self._buffers.before
             with touched_buffers(self._buffers):
-                loss, aux, grads = self._call()
+                returned, grads = self._call()
         else:
-            loss, aux, grads = self._call()
-        run = self._evaluation(loss, aux, grads)
+            returned, grads = self._call()
+        run = self._evaluation(returned, grads)
         run.buffers = self._buffers.read()
         self._newest = run
         return run
@@ -130,8 +130,8 @@ class ClosureObjective(GraphObjective):
             self.restore_buffers()
         self._dirty = False
 
-    def _call(self) -> tuple[object, object, list[Tensor | None]]:
-        """The loss and the gradients it left; `.grad` and the random state are put back.
+    def _call(self) -> tuple[object, list[Tensor | None]]:
+        """What the closure returned and the gradients it left; `.grad` and the random state are put back.
 
         Always with a graph: the loss may differentiate by its inputs, or look at `requires_grad`.
         """
@@ -140,23 +140,25 @@ class ClosureObjective(GraphObjective):
             p.grad = None
         try:
             with torch.enable_grad(), self._random.replayed():
-                loss, aux = split_aux(self._closure())
+                returned = self._closure()
                 self.random_after = RandomState.capture()
-            return loss, aux, [p.grad for p in self.parameters]
+            return returned, [p.grad for p in self.parameters]
         finally:
             for p, grad in zip(self.parameters, kept, strict=True):
                 p.grad = grad
 
-    def _evaluation(self, loss: object, aux: object, grads: Sequence[Tensor | None]) -> Evaluation:
+    def _evaluation(self, returned: object, grads: Sequence[Tensor | None]) -> Evaluation:
         self.calls_backward = any(g is not None for g in grads)
         if not self.calls_backward:
-            return Evaluation(check_loss(loss, self.what), self.parameters, aux=aux)
+            loss, aux = loss_and_aux(returned, self.what)
+            return Evaluation(loss, self.parameters, aux=aux)
         if self.product.mode == "double-backward":
             raise ProductError(
                 "`product='double-backward'` is impossible: the closure calls `backward()`. "
                 "Return the loss without calling it, or use `product='auto'`."
             )
         self.product.settle("difference")
-        if isinstance(loss, float):
-            loss = torch.tensor(loss, dtype=torch.float64)
-        return Evaluation(check_loss(loss, self.what), self.parameters, grads=grads, aux=aux)
+        if isinstance(returned, float):
+            returned = torch.tensor(returned, dtype=torch.float64)
+        loss, aux = loss_and_aux(returned, self.what)
+        return Evaluation(loss, self.parameters, grads=grads, aux=aux)

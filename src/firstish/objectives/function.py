@@ -8,7 +8,7 @@ from torch import Tensor
 
 from firstish.objectives.graph import Evaluation, GraphObjective
 from firstish.objectives.layout import Layout
-from firstish.objectives.loss import check_loss, split_aux
+from firstish.objectives.loss import loss_and_aux
 from firstish.objectives.products import Mode
 from firstish.objectives.random_state import Replay
 
@@ -25,6 +25,7 @@ class FunctionObjective(GraphObjective):
         weight_decay: adds weight_decay/2 |x|^2.
 
     Example:
+        >>> import torch
         >>> objective = FunctionObjective(lambda x: (x**4).sum(), torch.ones(3))
         >>> point = objective.at(torch.full((3,), 2.0))
         >>> point.value, point.grad.tolist()
@@ -55,15 +56,12 @@ class FunctionObjective(GraphObjective):
             check=check,
             weight_decay=weight_decay,
         )
-        self.fun = fun
+        shape = example.shape
+        self._fun = fun if len(shape) == 1 else lambda x: fun(x.view(shape))
         self._random = Replay()
 
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
         """Run the function at x, from the random state of the objective's construction."""
         leaf = x.detach().requires_grad_(graph)
-        loss, aux = split_aux(self._random(self._at, leaf))
-        return Evaluation(check_loss(loss, self.what), (leaf,), aux=aux)
-
-    def _at(self, leaf: Tensor) -> object:
-        (shape,) = self.layout.shapes
-        return self.fun(leaf if leaf.shape == shape else leaf.view(shape))
+        loss, aux = loss_and_aux(self._random(self._fun, leaf), self.what)
+        return Evaluation(loss, (leaf,), aux=aux)

@@ -105,25 +105,25 @@ class GraphObjective(ABC):
     def run(self, x: Tensor, graph: bool) -> Evaluation:
         """Evaluate and count the passes; the first time, look whether the loss can be trusted."""
         if self._looked:
-            return self._counted(x, graph)
+            run = self.evaluate(x, graph)
+            self.meter.passes += 1 if run.grads is None else 2
+            return run
+        return self._first_run(x, graph)
+
+    def _first_run(self, x: Tensor, graph: bool) -> Evaluation:
         self._looked = True
-        run = self._counted(x, graph)
+        run = self.run(x, graph)
         self.eps = max(self.eps, graph_eps(run.loss))
         if not self._check:
             return run
         first = float(run.loss.detach())
         del run  # its graph goes before the next one is built
-        run = self._counted(x, graph)
+        run = self.run(x, graph)
         second = float(run.loss.detach())
         if math.isfinite(first) and not abs(first - second) <= 10 * self.eps * abs(first):
             refuse_nondeterministic(
                 lambda: self.evaluate(x, graph), first, second, self.what, self.root
             )
-        return run
-
-    def _counted(self, x: Tensor, graph: bool) -> Evaluation:
-        run = self.evaluate(x, graph)
-        self.meter.passes += 1 if run.grads is None else 2
         return run
 
     def value(self, run: Evaluation, x: Tensor) -> float:
@@ -137,7 +137,8 @@ class GraphObjective(ABC):
         """The gradient of f as one vector, and leaf by leaf with its graph."""
         grads = run.grads
         if grads is None:
-            check_depends(run.loss, self.what)
+            if not run.loss.requires_grad:
+                check_depends(run.loss, self.what)
             try:
                 grads = torch.autograd.grad(
                     run.loss,
@@ -151,42 +152,41 @@ class GraphObjective(ABC):
                     raise TypeError(_SPARSE.format(what=self.what)) from error
                 raise
             self.meter.passes += 1
-        if any(g is not None and g.layout != torch.strided for g in grads):
-            raise TypeError(_SPARSE.format(what=self.what))
-        if all(g is None for g in grads):
+        anything = False
+        for g in grads:
+            if g is not None:
+                anything = True
+                if g.layout != torch.strided:
+                    raise TypeError(_SPARSE.format(what=self.what))
+        if not anything:
             raise ValueError(f"{self.what} does not depend on any of the parameters.")
-        return self._with_decay(self.flat(grads), x), grads
+        return self.flat(grads, x), grads
 
-    def flat(self, parts: Sequence[Tensor | None]) -> Tensor:
-        """Leaf by leaf to one vector, without a graph."""
+    def flat(self, parts: Sequence[Tensor | None], of: Tensor) -> Tensor:
+        """A derivative leaf by leaf to one vector without a graph, that of the decay added."""
         if not self.flat_leaf:
-            return self.layout.flatten([None if t is None else t.detach() for t in parts])
-        (part,) = parts
-        if part is None:
-            return torch.zeros(
-                self.layout.total, dtype=self.layout.dtype, device=self.layout.device
-            )
-        return part.detach()
+            vector = self.layout.flatten([None if t is None else t.detach() for t in parts])
+        elif parts[0] is None:
+            vector = torch.zeros_like(of)
+        else:
+            vector = parts[0].detach()
+        return vector.add(of, alpha=self.weight_decay) if self.weight_decay else vector
 
     def parts(self, v: Tensor) -> Sequence[Tensor]:
         """A vector leaf by leaf."""
         return [v] if self.flat_leaf else self.layout.split(v)
 
-    def _with_decay(self, derivative: Tensor, of: Tensor) -> Tensor:
-        if not self.weight_decay:
-            return derivative
-        return derivative.add(of, alpha=self.weight_decay)
-
 
 class GraphPoint(Point):
     """A point of a `GraphObjective`."""
 
+    _run: Evaluation | None = None
+    _grads: Sequence[Tensor | None] | None = None  # with their graph
+    _buffers: Sequence[Tensor] = ()  # as the run left them, until the point is accepted
+
     def __init__(self, objective: GraphObjective, x: Tensor, depth: Depth) -> None:
         super().__init__(x, objective.meter, depth)
         self.objective = objective
-        self._run: Evaluation | None = None
-        self._grads: Sequence[Tensor | None] | None = None  # with their graph
-        self._buffers: Sequence[Tensor] = ()  # as the run left them, until the point is accepted
 
     @property
     def eps(self) -> float:
@@ -199,7 +199,6 @@ class GraphPoint(Point):
 
     def accept(self) -> None:
         """Keep the side effects of this point's evaluation."""
-        _ = self.value
         if self._buffers:
             self.objective.commit(self._buffers)
             self._buffers = ()
@@ -220,12 +219,7 @@ class GraphPoint(Point):
     def _graph(self) -> Evaluation:
         """The run with its graph; evaluated again if it is gone."""
         run = self._run
-        usable = run is not None and (run.grads is not None or run.loss.requires_grad)
-        if (
-            run is None
-            or not self.objective.is_current(run)
-            or (self.depth == "value" and not usable)
-        ):
+        if run is None or not self.objective.is_current(run):
             run = self._run = self.objective.run(self.x, graph=True)
         return run
 
@@ -287,13 +281,13 @@ class GraphPoint(Point):
         return wrong
 
     def _exact(self, v: Tensor) -> Product:
-        run = self._with_graph()
+        run = self._graph_of_gradient()
         assert self._grads is not None
         Hv = products.double_backward(self._grads, run.leaves, self.objective.parts(v))
         return self._done(Hv, v, passes=2)
 
     def _gauss_newton(self, v: Tensor) -> Product:
-        run = self._with_graph()
+        run = self._graph_of_gradient()
         if run.outputs is None:
             raise ProductError(
                 "`product='gauss-newton'` needs a model that returns one tensor. "
@@ -313,22 +307,18 @@ class GraphPoint(Point):
     def _done(self, Hv: Sequence[Tensor | None], v: Tensor, passes: int) -> Product:
         self.meter.passes += passes
         self.release()
-        vector = self.objective._with_decay(self.objective.flat(Hv), v)
-        return products.rounded(vector, self.eps)
+        return products.rounded(self.objective.flat(Hv, v), self.objective.eps)
 
-    def _with_graph(self) -> Evaluation:
-        if self._run is None or not self.objective.is_current(self._run):
-            self._rebuild()
-        assert self._run is not None
-        return self._run
-
-    def _rebuild(self) -> None:
-        """Evaluate the value and the gradient again, for their graph."""
-        self._run = self.objective.run(self.x, graph=True)
-        if self._run.grads is not None:
-            raise RuntimeError("a closure that calls backward()")
-        if self.objective.product.keeps_gradient_graph:
-            _, self._grads = self.objective.gradient(self._run, self.x, True, False)
+    def _graph_of_gradient(self) -> Evaluation:
+        """The run, with the gradient's graph too; both evaluated again if they are gone."""
+        run = self._run
+        if run is None or not self.objective.is_current(run):
+            run = self._run = self.objective.run(self.x, graph=True)
+            if run.grads is not None:
+                raise RuntimeError("a closure that calls backward()")
+            if self.objective.product.keeps_gradient_graph:
+                _, self._grads = self.objective.gradient(run, self.x, True, False)
+        return run
 
     def _difference(self, v: Tensor, distance: float | None = None) -> Product:
         def gradient(x: Tensor) -> Tensor:

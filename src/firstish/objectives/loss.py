@@ -7,15 +7,17 @@ from typing import Any
 from torch import Tensor
 
 
-def split_aux(returned: object) -> tuple[object, Any]:
+def loss_and_aux(returned: object, what: str) -> tuple[Tensor, Any]:
     """The loss and what came with it: a loss function may return `(loss, aux)`."""
     if isinstance(returned, tuple) and len(returned) == 2:
-        return returned
-    return returned, None
+        return check_loss(returned[0], what), returned[1]
+    return check_loss(returned, what), None
 
 
 def check_loss(loss: object, owner: str) -> Tensor:
     """The loss, if it is one real floating-point number."""
+    if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
+        return loss
     if loss is None:
         raise TypeError(f"{owner} returned None. Return the loss.")
     if not isinstance(loss, Tensor):
@@ -30,9 +32,7 @@ def check_loss(loss: object, owner: str) -> Tensor:
             f"{owner} returned a complex number ({loss.dtype}). Return a real one, "
             "such as its squared modulus."
         )
-    if not loss.is_floating_point():
-        raise TypeError(f"{owner} returned {loss.dtype}. Return a floating-point loss.")
-    return loss
+    raise TypeError(f"{owner} returned {loss.dtype}. Return a floating-point loss.")
 
 
 def check_depends(loss: Tensor, owner: str) -> None:

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from firstish.objectives.graph import Evaluation, GraphObjective
 from firstish.objectives.layout import Layout
-from firstish.objectives.loss import check_loss, split_aux
+from firstish.objectives.loss import loss_and_aux
 from firstish.objectives.products import Mode
 from firstish.objectives.random_state import Replay
 
@@ -88,9 +88,9 @@ class ModuleObjective(GraphObjective):
         leaf = x.detach().requires_grad_(graph)
         buffers = {f"model.{n}": b.clone() for n, b in self.model.named_buffers()}
         returned, outputs = self._random(self._at, leaf, buffers)
-        loss, aux = split_aux(returned)
+        loss, aux = loss_and_aux(returned, self.what)
         return Evaluation(
-            check_loss(loss, self.what),
+            loss,
             (leaf,),
             outputs=outputs if isinstance(outputs, Tensor) else None,
             aux=aux,

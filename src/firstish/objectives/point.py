@@ -65,16 +65,18 @@ class Point(ABC):
         depth: how far the point will be asked.
     """
 
+    product_fraction: float = 1  # the share of the data a product uses
     aux: Any = None  # what the loss returned beside its value, at this point
+
+    _f: float | None = None
+    _g: Tensor | None = None
+    _g_norm: float | None = None
+    _last_product: tuple[Tensor, Product] | None = None
 
     def __init__(self, x: Tensor, meter: Meter, depth: Depth) -> None:
         self.x = x
         self.meter = meter
         self.depth = depth
-        self._f: float | None = None
-        self._g: Tensor | None = None
-        self._g_norm: float | None = None
-        self._last_product: tuple[Tensor, Product] | None = None
 
     @property
     @abstractmethod
@@ -113,9 +115,10 @@ class Point(ABC):
         """
         if self._last_product is not None and self._last_product[0] is v:
             return self._last_product[1]
-        _ = self.grad
+        if self._g is None:
+            _ = self.grad
         product = self._product(v)
-        self.meter.oracle_calls += 2 * self._product_fraction()
+        self.meter.oracle_calls += 2 * self.product_fraction
         self._last_product = (v, product)
         return product
 
@@ -125,10 +128,11 @@ class Point(ABC):
 
     def angle(self) -> Angle:
         """The angle between g and Hg; 2 oracle calls, for the product."""
-        product = self.hvp(self.grad)
-        length, cosine = norm_and_cosine(product.vector, self.grad, self.grad_norm)
-        error = product.relative_error * length / self.grad_norm + product.absolute_error
-        return Angle(self.grad_norm, length, cosine, error)
+        g, g_norm = self.grad, self.grad_norm
+        product = self.hvp(g)
+        length, cosine = norm_and_cosine(product.vector, g, g_norm)
+        error = product.relative_error * length / g_norm + product.absolute_error
+        return Angle(g_norm, length, cosine, error)
 
     @abstractmethod
     def at(self, x: Tensor, depth: Depth = "product") -> Point:
@@ -169,10 +173,6 @@ class Point(ABC):
 
     @abstractmethod
     def _product(self, v: Tensor) -> Product: ...
-
-    def _product_fraction(self) -> float:
-        """The share of the data a product uses."""
-        return 1
 
 
 @runtime_checkable

@@ -38,16 +38,13 @@ class ProductChoice:
         if mode not in get_args(Mode):
             names = ", ".join(map(repr, get_args(Mode)))
             raise ValueError(f"`{owner}(product={mode!r})` is unknown. Use one of {names}.")
-        self.mode: Mode = mode
-
-    @property
-    def keeps_gradient_graph(self) -> bool:
-        """Whether the gradient must be computed with a graph of its own."""
-        return self.mode in ("auto", "double-backward")
+        self.settle(mode)
 
     def settle(self, mode: Mode) -> None:
-        """End "auto"."""
-        self.mode = mode
+        """Use this mode from now on."""
+        self.mode: Mode = mode
+        # whether the gradient must be computed with a graph of its own
+        self.keeps_gradient_graph = mode in ("auto", "double-backward")
 
     def fall_back(self, error: Exception) -> None:
         """Use differences from now on, or raise if the user insisted on double backward."""
@@ -83,10 +80,13 @@ def double_backward(
     grads: Sequence[Tensor | None], leaves: Sequence[Tensor], v: Sequence[Tensor]
 ) -> list[Tensor | None]:
     """The derivative of <g, v>: Hv, leaf by leaf. Frees the graph."""
-    pairs = [(g, w) for g, w in zip(grads, v, strict=True) if g is not None and g.requires_grad]
-    if not pairs:  # the loss is linear: autograd would raise, but Hv = 0
+    g, w = [], []
+    for one, along in zip(grads, v, strict=True):
+        if one is not None and one.requires_grad:
+            g.append(one)
+            w.append(along)
+    if not g:  # the loss is linear: autograd would raise, but Hv = 0
         return [None] * len(leaves)
-    g, w = zip(*pairs, strict=True)
     return list(torch.autograd.grad(g, leaves, w, allow_unused=True))
 
 

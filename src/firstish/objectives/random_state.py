@@ -84,7 +84,7 @@ class Replay:
     def __call__(self, evaluate: Callable[..., T], *args: object) -> T:
         """Evaluate with gradients on: the loss may need a graph of its own."""
         if self._draws is False and torch.is_grad_enabled():
-            return evaluate(*args)
+            return evaluate(*args)  # the usual case costs nothing
         with torch.enable_grad(), self._state.replayed():
             result = evaluate(*args)
             if self._draws is None:
