@@ -79,13 +79,13 @@ def curvature_case(angle: Angle, sigma: float) -> Curvature:
 
         SPC  if gHg - e > sigma gg,    NC  if gHg + e < 0,    LPC otherwise;    e = angle.error gg
 
-    A curvature so small that its inverse overflows is limited, not strong.
+    A curvature so small that the CG step |g| / (gHg / gg) overflows is limited, not strong.
 
     >>> curvature_case(Angle(grad_norm=1.0, product_norm=2.0, cosine=1.0), sigma=1e-6)
     <Curvature.SPC: 'SPC'>
     """
     rayleigh = angle.rayleigh
-    if rayleigh - angle.error > sigma and math.isfinite(_cg(angle) * angle.grad_norm):
+    if rayleigh - angle.error > sigma and math.isfinite(angle.grad_norm / rayleigh):
         return Curvature.SPC
     if rayleigh + angle.error < 0:
         return Curvature.NC

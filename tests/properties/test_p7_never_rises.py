@@ -75,3 +75,14 @@ def test_a_start_on_the_floor_takes_no_null_step(dtype):
     assert result.status is Status.ROUNDING
     assert result.iterations == 0
     assert len(xs) == 1
+
+
+def test_f_does_not_rise_onto_a_hilltop_where_it_is_flat():
+    # The unit step from 1 ends on top of a hill, 0.002 higher, where the slope is 0.
+    def hill(x):
+        return (1 + x * x / 2 + 0.502 * torch.exp(-((x / 0.2) ** 2))).sum()
+
+    result, xs = run(hill, torch.ones(1), method=ScaledGradient(scaling="CG"), gtol=1e-10)
+    check(result, xs, torch.float64)
+    assert result.history[0].trials > 1
+    assert result.success

@@ -38,6 +38,7 @@ class ClosureObjective(GraphObjective):
     """
 
     flat_leaf = False
+    one_graph = True
 
     def __init__(
         self, parameters: Sequence[Tensor], *, trial_depth: Depth, product: Mode, check: bool
@@ -131,7 +132,9 @@ class ClosureObjective(GraphObjective):
         self._dirty = False
 
     def _call(self) -> tuple[object, list[Tensor | None]]:
-        """What the closure returned and the gradients it left; `.grad` and the random state are put back.
+        """What the closure returned, and the gradients it left.
+
+        `.grad` and the random state are put back.
 
         Always with a graph: the loss may differentiate by its inputs, or look at `requires_grad`.
         """

@@ -53,6 +53,7 @@ class GraphObjective(ABC):
 
     root: nn.Module | None = None  # for the names in errors
     flat_leaf = True  # whether autograd's leaf is the vector itself
+    one_graph = False  # whether only the newest graph is valid; then `is_current` tells
 
     def __init__(
         self,
@@ -185,7 +186,9 @@ class GraphPoint(Point):
     _buffers: Sequence[Tensor] = ()  # as the run left them, until the point is accepted
 
     def __init__(self, objective: GraphObjective, x: Tensor, depth: Depth) -> None:
-        super().__init__(x, objective.meter, depth)
+        self.x = x
+        self.meter = objective.meter
+        self.depth = depth
         self.objective = objective
 
     @property
@@ -196,6 +199,10 @@ class GraphPoint(Point):
     def at(self, x: Tensor, depth: Depth = "product") -> Point:
         """Another point of the same objective."""
         return self.objective.at(x, depth)
+
+    def along(self, p: Tensor, alpha: float, depth: Depth = "product") -> Point:
+        """The point x + alpha p."""
+        return self.objective.at(self.x.add(p, alpha=alpha), depth)
 
     def accept(self) -> None:
         """Keep the side effects of this point's evaluation."""
@@ -219,7 +226,7 @@ class GraphPoint(Point):
     def _graph(self) -> Evaluation:
         """The run with its graph; evaluated again if it is gone."""
         run = self._run
-        if run is None or not self.objective.is_current(run):
+        if run is None or (self.objective.one_graph and not self.objective.is_current(run)):
             run = self._run = self.objective.run(self.x, graph=True)
         return run
 
@@ -312,7 +319,7 @@ class GraphPoint(Point):
     def _graph_of_gradient(self) -> Evaluation:
         """The run, with the gradient's graph too; both evaluated again if they are gone."""
         run = self._run
-        if run is None or not self.objective.is_current(run):
+        if run is None or (self.objective.one_graph and not self.objective.is_current(run)):
             run = self._run = self.objective.run(self.x, graph=True)
             if run.grads is not None:
                 raise RuntimeError("a closure that calls backward()")
