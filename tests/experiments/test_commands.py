@@ -1,0 +1,75 @@
+"""The command line as a user types it."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
+from firstish.experiments.commands import app
+
+RUN = ["run", "digits-logistic", "--subset", "150", "--budget", "80", "--method", "cgmr"]
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, [str(w) for w in words])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("run") / "r"
+    more = [w for m in ("mrcg", "cg", "mr", "lbfgs", "pono") for w in ("--method", m)]
+    result = invoke(*RUN, *more, "--out", path)
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def test_a_run_ends_with_a_table_and_says_where_everything_is(folder):
+    result = invoke("report", folder)
+    assert result.exit_code == 0
+    for label in ("CGMR", "MRCG", "L-BFGS"):
+        assert label in result.output
+    assert str(folder) in result.output.replace("\n", "")
+
+
+def test_the_figures_of_the_paper_are_drawn(folder):
+    names = {p.stem for p in (folder / "figures").glob("*.png")}
+    assert {"main", "pono", "scalings", "cg", "mr", "time", "gap"} <= names
+    assert {p.stem for p in (folder / "figures").glob("*.pdf")} == names
+
+
+def test_the_page_stands_alone_and_holds_the_numbers(folder):
+    page = (folder / "report.html").read_text()
+    markup = re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+    assert "<script>" in page
+    assert not re.search(r'(?:src|href)="(?!data:|#)', markup)
+    data = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)
+    curves = json.loads(data.group(1).replace("<\\/", "</"))
+    assert [c["label"] for c in curves] == ["CGMR", "MRCG", "CG", "MR", "L-BFGS", "PoNo"]
+    assert all(len(c["oracle_calls"]) == len(c["gap"]) == len(c["best"]) for c in curves)
+    looks = {(c["colour"], c["dash"]) for c in curves}
+    assert len(looks) == len(curves)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "digits"], "digits-logistic"),
+        ([*RUN[:2], "--method", "sgd"], "Unknown method 'sgd'"),
+        ([*RUN, "--dtype", "float16"], "float32 or float64"),
+        (["report", "nowhere"], "no finished method"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(words, told, tmp_path):
+    result = invoke(*words, *(["--out", tmp_path / "r"] if words[0] == "run" else []))
+    assert result.exit_code == 2
+    assert told in result.output.replace("\n", " ")
+    assert "Traceback" not in result.output
+
+
+def test_the_list_names_all_problems_and_methods():
+    result = invoke("list")
+    assert result.exit_code == 0
+    for name in ("digits-mlp", "imagenette-resnet", "heavy-ball", "abbmin"):
+        assert name in result.output

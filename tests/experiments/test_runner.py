@@ -1,0 +1,199 @@
+"""Runs into a folder: whatever interrupts them, the records end up the same."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from firstish.experiments import runner, storage
+from firstish.experiments.methods import METHODS, Choice, parse_choice
+from firstish.experiments.settings import Settings
+from firstish.experiments.summary import summarise
+from firstish.loop import Limits, Run, Status
+from firstish.problems import get
+from firstish.problems.base import Options
+
+pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
+SMALL = Options(subset=150)
+COMMAND = [sys.executable, "-m", "firstish", "run", "digits-logistic", "--subset", "150"]
+
+
+class Silent:
+    """An observer that keeps quiet, and may act after a number of steps."""
+
+    def __init__(self, act=None, after=None):
+        self.act, self.left = act, after
+
+    def tuning(self, choice, rates, jobs): ...
+
+    def tuned(self, choice, tuning): ...
+
+    def started(self, choice, limits): ...
+
+    def ended(self, choice, outcome): ...
+
+    def advanced(self, choice, row):
+        if self.left is not None:
+            self.left -= 1
+            if self.left == 0:
+                self.act()
+
+
+def settings(*methods, budget=200, **more):
+    choices = tuple(parse_choice(m) for m in methods)
+    return Settings(
+        problem="digits-logistic", methods=choices, budget=budget, options=SMALL, **more
+    )
+
+
+def records(folder):
+    """All rows but for the time they took."""
+    rows = {p.stem: storage.read_rows(p) for p in folder.glob("*.jsonl")}
+    return {
+        name: [{k: v for k, v in row.items() if k != "seconds"} for row in rs]
+        for name, rs in rows.items()
+    }
+
+
+def outcomes(folder):
+    return storage.read_json(folder / "summary.json")["methods"]
+
+
+def test_a_run_leaves_rows_and_a_summary(tmp_path):
+    runner.run(settings("cgmr", "lbfgs"), tmp_path / "r", Silent(), resume=False)
+    rows = records(tmp_path / "r")
+    assert set(rows) == {"cgmr", "lbfgs"} == set(outcomes(tmp_path / "r"))
+    for name, rs in rows.items():
+        end = outcomes(tmp_path / "r")[name]
+        assert [r["iteration"] for r in rs] == list(range(end["iterations"] + 1))
+        assert rs[0]["oracle_calls"] == 2
+        assert rs[-1]["oracle_calls"] == end["oracle_calls"]
+        assert end["status"] == "CONVERGED" or end["oracle_calls"] >= 200
+        assert rs[-1]["value"] == end["value"] < rs[0]["value"]
+        assert rs[-1]["step_size"] is None
+    assert not list((tmp_path / "r" / "checkpoints").glob("*"))
+
+
+@pytest.mark.parametrize("after", [1, 17, 61])
+def test_ctrl_c_and_resume_give_the_records_of_an_uninterrupted_run(tmp_path, after):
+    chosen = settings("cgmr", "adam@0.1", checkpoint_seconds=1e9)
+    runner.run(chosen, tmp_path / "whole", Silent(), resume=False)
+
+    def press():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(chosen, tmp_path / "cut", Silent(press, after), resume=False)
+    assert len(list((tmp_path / "cut" / "checkpoints").glob("*.npz"))) == 1
+    runner.run(chosen, tmp_path / "cut", Silent(), resume=True)
+    assert records(tmp_path / "cut") == records(tmp_path / "whole")
+
+
+def test_sigkill_at_any_time_loses_and_tears_no_line(tmp_path):
+    methods = ["--method", "cgmr", "--method", "mr", "--budget", "1200", "--gtol", "0"]
+    quick = ["--checkpoint-seconds", "0.05"]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run([*COMMAND, *methods, *quick, "--out", whole], check=True, capture_output=True)
+    kills = 0
+    for wait in (0.15, 0.3, 0.45, 60):
+        resume = ["--resume"] if (cut / "run.json").exists() else []
+        process = subprocess.Popen(
+            [*COMMAND, *methods, *quick, "--out", cut, *resume],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        began = None
+        while process.poll() is None:
+            begun = any(cut.glob("*.jsonl"))
+            began = time.monotonic() if begun and began is None else began
+            if began is not None and time.monotonic() - began > wait:
+                process.kill()
+                kills += 1
+                break
+            time.sleep(0.01)
+        process.wait()
+    assert kills >= 1
+    assert process.returncode == 0
+    assert records(cut) == records(whole)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, name):
+    problem = get("digits-logistic")
+    instance = problem.load(SMALL)
+    runner._warm_up(instance)  # as the runner does, so that first-time checks fall on no one
+    rate = 1e-2 if METHODS[name].rated else None
+    method = METHODS[name].make(problem, instance, rate)
+    limits = Limits()
+    whole = Run(instance.objective, instance.x0, method)
+    for _ in range(12):
+        assert not isinstance(whole.advance(limits), Status)
+    end = whole.here()  # read before the others use the same meter
+
+    begun = Run(instance.objective, instance.x0, method)
+    for _ in range(5):
+        begun.advance(limits)
+    storage.save_checkpoint(tmp_path / "c.npz", begun.snapshot(), 0)
+    snapshot, _ = storage.load_checkpoint(tmp_path / "c.npz", method.init(whole.point), instance.x0)
+    resumed = Run(instance.objective, instance.x0, method, resume=snapshot)
+    for _ in range(7):
+        resumed.advance(limits)
+    assert torch.equal(resumed.point.x, whole.point.x)
+    assert resumed.here()._replace(seconds=0) == end._replace(seconds=0)
+
+
+def test_a_torn_last_line_is_left_out(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b'{"a": 1}\n{"a": 2}\n{"a"')
+    assert storage.read_rows(path) == [{"a": 1}, {"a": 2}]
+
+
+def test_a_folder_of_something_else_or_of_another_run_is_refused(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("...")
+    with pytest.raises(FileExistsError, match="holds no run"):
+        runner.run(settings("cgmr"), tmp_path / "other", Silent(), resume=False)
+    runner.run(settings("cgmr", budget=10), tmp_path / "r", Silent(), resume=False)
+    with pytest.raises(FileExistsError, match="--resume"):
+        runner.run(settings("cgmr", budget=10), tmp_path / "r", Silent(), resume=False)
+    with pytest.raises(ValueError, match="budget was 10, is 20"):
+        runner.run(settings("cgmr", budget=20), tmp_path / "r", Silent(), resume=True)
+
+
+def test_a_method_that_diverges_or_fails_is_a_row_and_not_the_end(tmp_path, monkeypatch):
+    def broken(problem, instance, rate):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setitem(METHODS, "gm", METHODS["gm"].__class__("GM", broken))
+    runner.run(settings("fixed@1e9", "gm", "cgmr"), tmp_path / "r", Silent(), resume=False)
+    ends = outcomes(tmp_path / "r")
+    assert ends["gm"]["message"] == "RuntimeError: out of luck"
+    assert ends["cgmr"]["status"] == "MAX_ORACLE_CALLS"
+    assert ends["fixed@1000000000.0"]["status"] in ("NON_FINITE", "MAX_ORACLE_CALLS")
+    assert [line.key for line in summarise(tmp_path / "r").lines] == list(ends)
+
+
+def test_the_grid_is_tuned_and_its_price_kept(tmp_path):
+    runner.run(settings("adam", budget=60), tmp_path / "r", Silent(), resume=False)
+    grid = json.loads((tmp_path / "r" / "tuning" / "adam.json").read_text())
+    assert [t["rate"] for t in grid["trials"]] == [1e-1, 1e-2, 1e-3, 1e-4, 1e-5]
+    best = min(grid["trials"], key=lambda t: t["value"])
+    assert outcomes(tmp_path / "r")["adam"]["rate"] == grid["winner"] == best["rate"]
+    assert outcomes(tmp_path / "r")["adam"]["value"] == pytest.approx(best["value"], rel=1e-12)
+    assert grid["oracle_calls"] == sum(t["oracle_calls"] for t in grid["trials"]) >= 5 * 60
+
+
+def test_names_of_methods():
+    assert parse_choice("CGMR") == Choice("cgmr")
+    assert parse_choice("adam@paper").rate == "paper"
+    with pytest.raises(ValueError, match=r"Unknown method 'sgd'.*cgmr"):
+        parse_choice("sgd")
+    with pytest.raises(ValueError, match="no step size to set"):
+        parse_choice("cgmr@0.1")
+    with pytest.raises(ValueError, match="'fast' is no step size"):
+        parse_choice("adam@fast")
