@@ -114,7 +114,7 @@ def minimize(
     Returns:
         A `Result`. Not reaching `gtol` is a status, not an exception.
 
-    Example:
+    Examples:
         >>> import torch, firstish
         >>> x0 = torch.tensor([-1.2, 1.0], dtype=torch.float64)
         >>> rosenbrock = lambda x: (1 - x[0])**2 + 100 * (x[1] - x[0]**2)**2

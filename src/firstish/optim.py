@@ -48,7 +48,7 @@ class ScaledGD(Optimizer):
             pass per step, and one dropout mask is used for the whole run.
         check: compare two evaluations in the first step, and refuse a loss that differs.
 
-    Example:
+    Examples:
         >>> model = torch.nn.Linear(1, 1)
         >>> inputs, targets = torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [3.0]])
         >>> optimizer = ScaledGD(model.parameters())

@@ -34,7 +34,7 @@ class Angle(NamedTuple):
     Products such as gg and HgHg never appear, so nothing overflows while the norms themselves
     are finite.
 
-    Args:
+    Attributes:
         grad_norm: |g|, positive.
         product_norm: |Hg|.
         cosine: gHg / (|g| |Hg|), clipped to [-1, 1]; 0 where Hg = 0.

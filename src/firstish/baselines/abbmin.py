@@ -61,7 +61,7 @@ class ABBmin:
         max_step: the largest first trial.
         line_search: Armijo's settings; its `initial_step` is the first trial of all.
 
-    Example:
+    Examples:
         >>> import torch, firstish
         >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
         >>> firstish.minimize(lambda x: (x**2).sum(), x0, method=ABBmin()).success

@@ -37,7 +37,7 @@ class Adam:
         betas: beta1 and beta2, each in [0, 1).
         eps: keeps the quotient finite.
 
-    Example:
+    Examples:
         >>> import torch, firstish
         >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
         >>> firstish.minimize(lambda x: (x**2).sum(), x0, method=Adam(step_size=0.3)).success

@@ -56,7 +56,7 @@ class AdGD:
         step_size: the first lambda, tiny: it only serves to measure L. While the gradient does
             not change at all (in float32 such a step is lost to rounding) it grows tenfold.
 
-    Example:
+    Examples:
         >>> import torch, firstish
         >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
         >>> result = firstish.minimize(lambda x: (x**2).sum(), x0, method=AdGD())
@@ -109,7 +109,7 @@ class AdGD2:
     Args:
         step_size: the first trial of the first step.
 
-    Example:
+    Examples:
         >>> import torch, firstish
         >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
         >>> result = firstish.minimize(lambda x: (x**2).sum(), x0, method=AdGD2())

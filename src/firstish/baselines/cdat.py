@@ -28,7 +28,7 @@ class CDAT:
         sigma: from greedy (1) to the edge (2).
         eps: keeps the quotient finite.
 
-    Example:
+    Examples:
         >>> import torch, firstish
         >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
         >>> firstish.minimize(lambda x: (x**2).sum(), x0, method=CDAT()).iterations

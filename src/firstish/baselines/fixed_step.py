@@ -27,7 +27,7 @@ class FixedStep:
     Args:
         step_size: alpha.
 
-    Example:
+    Examples:
         >>> import torch, firstish
         >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
         >>> method = FixedStep.from_constants(mu=2.0, lipschitz=2.0)

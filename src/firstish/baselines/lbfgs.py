@@ -60,7 +60,7 @@ class LBFGS:
         memory: how many pairs are kept.
         max_trials: cap on trials of one search.
 
-    Example:
+    Examples:
         >>> import torch, firstish
         >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
         >>> firstish.minimize(lambda x: (x**2).sum(), x0, method=LBFGS()).iterations

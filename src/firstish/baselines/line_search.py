@@ -35,7 +35,7 @@ class LineSearch:
         reset: "full", "no" or "limited".
         line_search: Armijo's settings; its `initial_step` is alpha_init.
 
-    Example:
+    Examples:
         >>> import torch, firstish
         >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
         >>> result = firstish.minimize(lambda x: (x**2).sum(), x0, method=LineSearch(reset="full"))

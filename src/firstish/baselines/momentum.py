@@ -40,7 +40,7 @@ class HeavyBall:
         step_size: alpha.
         momentum: beta, in [0, 1).
 
-    Example:
+    Examples:
         >>> HeavyBall.from_constants(mu=1.0, lipschitz=9.0)
         HeavyBall(step_size=0.25, momentum=0.25)
     """
@@ -85,7 +85,7 @@ class Nesterov:
         step_size: alpha.
         momentum: beta, in [0, 1).
 
-    Example:
+    Examples:
         >>> Nesterov.from_constants(mu=1.0, lipschitz=4.0).step_size
         0.25
     """

@@ -49,7 +49,7 @@ class PoNo:
         xi: non-monotonicity, from 0 (monotone) to 1.
         f_star: a lower bound of f.
 
-    Example:
+    Examples:
         >>> import torch, firstish
         >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
         >>> result = firstish.minimize(lambda x: (x**2).sum(), x0, method=PoNo())

@@ -36,7 +36,7 @@ class ScaledGradient:
         s_nc: scale where curvature is negative, before forward tracking.
         line_search: Armijo's settings.
 
-    Example:
+    Examples:
         >>> import torch, firstish
         >>> x0 = torch.tensor([3.0, 1.0], dtype=torch.float64)
         >>> method = ScaledGradient(scaling="MRCG")

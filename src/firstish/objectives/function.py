@@ -24,7 +24,7 @@ class FunctionObjective(GraphObjective):
         check: compare two evaluations at the first point, and refuse a loss that differs.
         weight_decay: adds weight_decay/2 |x|^2.
 
-    Example:
+    Examples:
         >>> import torch
         >>> objective = FunctionObjective(lambda x: (x**4).sum(), torch.ones(3))
         >>> point = objective.at(torch.full((3,), 2.0))

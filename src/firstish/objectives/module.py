@@ -36,7 +36,7 @@ class ModuleObjective(GraphObjective):
             "auto", which uses double backward if it works and a difference confirms it.
         check: compare two evaluations at the first point, and refuse a loss that differs.
 
-    Example:
+    Examples:
         >>> model, loss_fn = nn.Linear(2, 1, bias=False), nn.functional.mse_loss
         >>> objective = ModuleObjective(model, loss_fn, torch.eye(2), torch.ones(2, 1))
         >>> objective.at(torch.zeros(2)).value
