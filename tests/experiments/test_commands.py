@@ -59,6 +59,8 @@ def test_the_page_stands_alone_and_holds_the_numbers(folder):
         ([*RUN[:2], "--method", "sgd"], "Unknown method 'sgd'"),
         ([*RUN, "--dtype", "float16"], "float32 or float64"),
         (["report", "nowhere"], "no finished method"),
+        (["tune", "digits-logistic", "--method", "gm"], "gm has no step size to tune"),
+        (["data", "mnist"], "Unknown data set 'mnist'"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(words, told, tmp_path):
@@ -73,3 +75,27 @@ def test_the_list_names_all_problems_and_methods():
     assert result.exit_code == 0
     for name in ("digits-mlp", "imagenette-resnet", "heavy-ball", "abbmin"):
         assert name in result.output
+
+
+def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIRSTISH_OFFLINE", "1")
+    (tmp_path / "empty").mkdir()
+    words = ["run", "mushrooms", "--data", tmp_path / "empty", "--out", tmp_path / "r"]
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert "mushrooms" in result.output
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_grid_names_its_winner_and_its_price():
+    words = ["tune", "digits-logistic", "--subset", "150", "--budget", "40"]
+    result = invoke(*words)
+    assert result.exit_code == 0
+    assert "winner 0.1; the grid took 200 oracle calls" in result.output
+
+
+def test_the_data_sets_are_listed_with_a_way_to_get_them(tmp_path):
+    result = invoke("data", "--data", tmp_path)
+    assert result.exit_code == 0
+    assert "firstish[data]" in result.output
+    assert result.output.count("missing") >= 5

@@ -52,9 +52,12 @@ class Observer(Protocol):
 
 def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> None:
     """Run everything that is not done yet."""
-    _claim(folder, settings, resume)
+    new = _is_new(folder, settings, resume)
     problem = get(settings.problem)
     instance = problem.load(settings.options)
+    if new:  # not before the data are there: a run that never began leaves no trace
+        started = {**settings.describe(), **versions(), "started": time.strftime("%FT%T%z")}
+        storage.write_json(folder / "run.json", started)
     outcomes = _outcomes(folder)
     waiting = [m for m in settings.methods if m.key not in outcomes]
     rates = {m: _rate(m, problem, instance, settings, folder, observer) for m in waiting}
@@ -74,14 +77,13 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
         observer.ended(choice, outcome)
 
 
-def _claim(folder: Path, settings: Settings, resume: bool) -> None:
-    """Make the folder ours, or check that it is."""
+def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
+    """Whether the folder waits for a run; refused if it holds another run or something else."""
     mark, wanted = folder / "run.json", settings.describe()
     if not mark.exists():
         if folder.exists() and any(folder.iterdir()):
             raise FileExistsError(f"{folder} is not empty and holds no run. Use another --out.")
-        storage.write_json(mark, {**wanted, **versions(), "started": time.strftime("%FT%T%z")})
-        return
+        return True
     found = storage.read_json(mark)
     if not resume:
         raise FileExistsError(f"{folder} holds a run. Go on with --resume, or use another --out.")
@@ -89,6 +91,7 @@ def _claim(folder: Path, settings: Settings, resume: bool) -> None:
     if differ:
         told = "; ".join(f"{k} was {found.get(k)}, is {wanted[k]}" for k in differ)
         raise ValueError(f"--resume: {folder} was started with other settings: {told}.")
+    return False
 
 
 def versions() -> dict[str, Any]:

@@ -65,6 +65,8 @@ class Watcher(Protocol):
 def tune(settings: Settings, choice: Choice, watcher: Watcher) -> Tuning:
     """Run the problem's grid for that method, each step size at the full budget."""
     problem = get(settings.problem)
+    if not METHODS[choice.name].rated:
+        raise ValueError(f"{choice.name} has no step size to tune.")
     rates = problem.grids.get(choice.name)
     if not rates:
         raise ValueError(
