@@ -155,7 +155,7 @@ def test_something_else_than_a_method_is_refused(method):
 
 @pytest.mark.parametrize("x0", [1.0, [1.0, 2.0], np.ones(2), None])
 def test_a_start_that_is_no_tensor_is_refused(x0):
-    with pytest.raises(TypeError, match=r"needs a tensor as x0, got.*torch.as_tensor"):
+    with pytest.raises(TypeError, match=r"needs one tensor as x0, got.*torch.as_tensor"):
         minimize(square, x0)
 
 
@@ -422,3 +422,19 @@ def test_errors_can_be_caught_by_the_builtin_kinds_they_are():
     assert issubclass(firstish.NonFiniteError, ValueError)
     assert issubclass(firstish.NondeterministicError, ValueError)
     assert issubclass(firstish.ProductError, RuntimeError)
+
+
+def test_a_module_in_place_of_its_parameters_is_refused():
+    with pytest.raises(TypeError, match=r"`ScaledGD\(params\)`.*Linear.*model.parameters\(\)"):
+        ScaledGD(nn.Linear(2, 1))
+
+
+def test_a_loss_in_place_of_the_closure_is_refused():
+    optimizer = ScaledGD(nn.Linear(2, 1).parameters())
+    with pytest.raises(TypeError, match=r"`ScaledGD.step\(closure\)`.*got Tensor.*lambda"):
+        optimizer.step(torch.tensor(1.0))
+
+
+def test_a_rate_that_is_no_number_is_refused():
+    with pytest.raises(TypeError, match=r"`ScaledGD\(lr=...\)` must be a number, got 'a'"):
+        ScaledGD(nn.Linear(2, 1).parameters(), lr="a")

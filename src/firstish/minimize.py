@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -77,7 +77,7 @@ class Progress:
     """
 
     row: Row
-    x: Tensor
+    x: Tensor = field(repr=False)
     value: float
     grad_norm: float
 
@@ -132,7 +132,8 @@ def minimize(
     named = all(hasattr(method, name) for name in ("init", "step", "depth"))
     if isinstance(method, type) or not named:
         raise TypeError(
-            f"`minimize(method=...)` must be a method such as `ScaledGradient()`, got {method!r}."
+            "`minimize(method=...)` must be a method such as `ScaledGradient()` or "
+            f"`ScaledGradient(scaling='CGMR')`, got {method!r}."
         )
     objective, x, shape = _start(fun, x0)
     run = Run(objective, x, method)
@@ -206,8 +207,8 @@ def _start(
         return fun, x, x.shape
     if not isinstance(x0, Tensor):
         raise TypeError(
-            f"`minimize(fun, x0)` needs a tensor as x0, got {type(x0).__name__}. "
-            "Use `torch.as_tensor(x0, dtype=torch.float64)`."
+            f"`minimize(fun, x0)` needs one tensor as x0, got {type(x0).__name__}. Use "
+            "`torch.as_tensor(x0, dtype=torch.float64)`; for several tensors, `ScaledGD`."
         )
     if x0.numel() == 0:
         raise ValueError("`minimize(fun, x0)` got an empty x0: there is nothing to minimise over.")

@@ -77,6 +77,11 @@ class ScaledGD(Optimizer):
         reuse_value: bool = False,
         check: bool = True,
     ) -> None:
+        if isinstance(params, torch.nn.Module):
+            raise TypeError(
+                f"`ScaledGD(params)` needs parameters, got the module {type(params).__name__}. "
+                "Pass `model.parameters()`."
+            )
         if product == "gauss-newton":
             raise ValueError(
                 "`ScaledGD(product='gauss-newton')` is impossible: a closure does not show its "
@@ -109,6 +114,11 @@ class ScaledGD(Optimizer):
             raise ValueError(
                 "`ScaledGD.step(closure)` needs a closure that returns the loss, because trials "
                 "evaluate it again: `optimizer.step(lambda: loss_fn(model(inputs), targets))`."
+            )
+        if not callable(closure):
+            raise TypeError(
+                f"`ScaledGD.step(closure)` needs a function that computes the loss, got "
+                f"{type(closure).__name__}. Pass `lambda: loss_fn(model(inputs), targets)`."
             )
         clock = time.perf_counter()
         memory = self._memory()
@@ -169,7 +179,7 @@ class ScaledGD(Optimizer):
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
 
     def _first_step(self) -> float:
-        rates = {float(group["lr"]) for group in self.param_groups}
+        rates = {_number(group["lr"]) for group in self.param_groups}
         if len(rates) > 1:
             raise ValueError(
                 f"`ScaledGD(lr=...)` must be equal in all groups, got {sorted(rates)}: the groups "
@@ -237,3 +247,9 @@ class ScaledGD(Optimizer):
             grads = objective.layout.split(point.grad)
             for p, grad in zip(objective.parameters, grads, strict=True):
                 p.grad = grad.clone()
+
+
+def _number(rate: Any) -> float:
+    if isinstance(rate, str) or not hasattr(rate, "__float__"):
+        raise TypeError(f"`ScaledGD(lr=...)` must be a number, got {rate!r}.")
+    return float(rate)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -12,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from firstish import __version__
 from firstish.experiments import runner
 from firstish.experiments.console import Live, table
 from firstish.experiments.figures import draw_all
@@ -26,7 +29,6 @@ from firstish.problems.data import CATALOGUE, catalogue, folders
 from firstish.problems.data.files import inspect
 
 app = typer.Typer(
-    help="Gradient descent that sets its own step: compare it on the paper's problems.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -34,6 +36,21 @@ console = Console()
 
 ProblemName = Annotated[str, typer.Argument(help="A problem; `firstish list` names them.")]
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        console.print(f"firstish {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Gradient descent that sets its own step: compare it on the paper's problems."""
 
 
 def _fail(error: Exception) -> NoReturn:
@@ -105,7 +122,7 @@ def run(
 
     Example: firstish run digits-mlp --method cgmr --method adam --budget 2000
     """
-    folder = out or (Path("runs") / problem if resume else _free(Path("runs") / problem))
+    folder = out or (_newest if resume else _free)(Path("runs") / problem)
     try:
         panel = method or get(problem).panel or PANEL
         options = _options(seed, subset, dtype, device, data)
@@ -115,7 +132,10 @@ def run(
     except MISTAKES as error:
         _fail(error)
     except KeyboardInterrupt:
-        console.print(f"interrupted; go on with the same command and: --out {folder} --resume")
+        words = [w for w in sys.argv[1:] if w != "--resume"]
+        named = [] if out else ["--out", str(folder)]
+        again = shlex.join(["firstish", *words, *named, "--resume"])
+        console.print(f"interrupted; go on with: {again}", soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
     report(folder)
 
@@ -194,6 +214,12 @@ def _files(name: str, places: Sequence[Path]) -> tuple[str, str]:
     return "missing", dataset.how
 
 
+def _newest(folder: Path) -> Path:
+    """The last begun of that folder and its numbered sisters."""
+    runs = [p for p in folder.parent.glob(f"{folder.name}*") if (p / "run.json").exists()]
+    return max(runs, key=lambda p: (p / "run.json").stat().st_mtime, default=folder)
+
+
 def _free(folder: Path) -> Path:
     """That folder, or the first of its numbered sisters that does not exist."""
     k, free = 1, folder
@@ -210,10 +236,16 @@ def report(folder: Annotated[Path, typer.Argument(help="A run folder.")]) -> Non
     Example: firstish report runs/digits-logistic
     """
     if not (folder / "summary.json").exists():
-        _fail(FileNotFoundError(f"{folder} holds no finished method: there is no summary.json."))
+        _fail(
+            FileNotFoundError(
+                f"{folder} holds no finished method: there is no summary.json. Name a run folder, "
+                "or finish the run with --resume."
+            )
+        )
     console.print(table(summarise(folder), console.width))
     page = write_report(folder, draw_all(folder))
-    console.print(f"records and figures: {folder}   page: {page}", highlight=False)
+    console.print(f"records and figures: {folder}", highlight=False, soft_wrap=True)
+    console.print(f"page: {page}", highlight=False, soft_wrap=True)
 
 
 @app.command("list")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -24,8 +25,8 @@ class Live:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._progress = Progress(
-            TextColumn("{task.description:<28}"),
-            BarColumn(bar_width=20),
+            TextColumn("{task.description:<21}"),
+            BarColumn(bar_width=10),
             TextColumn("{task.fields[shown]}"),
             TimeRemainingColumn(compact=True),
             console=console,
@@ -75,7 +76,7 @@ class Live:
         if now < self._next:
             return
         self._next = now + 0.1
-        shown = f"f {row.value:<12.6g} |g| {row.grad_norm:<9.2e} {row.oracle_calls:>7g} calls"
+        shown = f"f {row.value:<10.6g} |g| {row.grad_norm:<8.2e}{row.oracle_calls:>7g} calls"
         self._progress.update(self._tasks[choice.key], completed=row.oracle_calls, shown=shown)
 
     def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
@@ -83,12 +84,13 @@ class Live:
         self._progress.remove_task(self._tasks.pop(choice.key))
         label = choice.label
         if "value" not in outcome:
-            self._console.print(f"{label:<28} {outcome['message']}", style="red")
+            self._console.print(f"{label:<21} {outcome['message']}", style="red", markup=False)
             return
+        ended = outcome["status"].lower().replace("_", " ").removeprefix("max ")
         self._console.print(
-            f"{label:<28} f {outcome['value']:<12.8g} |g| {outcome['grad_norm']:<9.2e} "
-            f"{outcome['oracle_calls']:>7g} calls {outcome['seconds']:>7.1f} s  "
-            f"{outcome['status'].lower().replace('_', ' ')}"
+            f"{label:<21} f {outcome['value']:<10.8g} |g| {outcome['grad_norm']:<8.2e}"
+            f"{outcome['oracle_calls']:>7g} calls{outcome['seconds']:>6.1f} s {ended}",
+            soft_wrap=True,
         )
 
 
@@ -127,11 +129,12 @@ def headers(summary: Summary) -> list[str]:
 
 
 def ranked(summary: Summary) -> list[Line]:
-    """Lines by how soon they met the tightest target they met."""
+    """Lines by how soon they met the tolerance, or else the tightest target they met."""
 
-    def rank(line: Line) -> tuple[int, float]:
+    def rank(line: Line) -> tuple[float, int, float]:
         met = [r.oracle_calls for r in line.to_gap if r.oracle_calls is not None]
-        return -len(met), met[-1] if met else 0.0
+        end = line.to_gtol.oracle_calls
+        return math.inf if end is None else end, -len(met), met[-1] if met else 0.0
 
     return sorted(summary.lines, key=rank)
 
@@ -159,4 +162,4 @@ def _calls(reached: Reached) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.4g}%"
+    return "" if share is None else f"{100 * share:.1f}%".replace(".0%", "%")

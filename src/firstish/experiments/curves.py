@@ -10,6 +10,7 @@ from firstish.experiments.methods import parse_choice
 
 # Okabe and Ito's palette, told apart by people with any colour vision; dashes tell the rest.
 _BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
+_GREY, _BROWN = "#7A7A7A", "#8C510A"  # two more, told apart by lightness
 _YELLOW, _BLUE, _RED, _PINK = "#B8A800", "#0072B2", "#D55E00", "#CC79A7"  # yellow darkened
 
 _LOOKS: dict[str, tuple[str, str]] = {
@@ -17,11 +18,11 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "mrcg": (_BLUE, "solid"),
     "cg": (_ORANGE, "dash"),
     "mr": (_SKY, "dash"),
-    "gm": (_GREEN, "dash"),
+    "gm": (_YELLOW, "dash"),
     "adam": (_BLACK, "solid"),
-    "heavy-ball": (_GREEN, "dashdot"),
+    "heavy-ball": (_BROWN, "dashdot"),
     "nesterov": (_PINK, "dashdot"),
-    "fixed": (_YELLOW, "dot"),
+    "fixed": (_GREY, "dot"),
     "line-search": (_PINK, "solid"),
     "line-search-full": (_ORANGE, "dot"),
     "line-search-no": (_SKY, "dot"),

@@ -13,6 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from firstish.experiments.console import cells, headers, ranked
 from firstish.experiments.curves import best_so_far, look, thin
+from firstish.experiments.figures import FIGURES
 from firstish.experiments.methods import PANEL, parse_choice
 from firstish.experiments.summary import Summary, summarise
 from firstish.problems import get
@@ -55,14 +56,12 @@ def _text(value: object) -> str:
 
 
 def _lead(summary: Summary) -> str:
-    best = ranked(summary)[0]
-    lowest = (
-        "" if summary.lowest is None else f" The lowest objective seen is {summary.lowest:.8g}."
-    )
-    return (
-        f"{best.label} met the tightest target first. Tuned methods paid for their step size: the "
-        f"last column counts the whole grid.{lowest}"
-    )
+    said = [f"{ranked(summary)[0].label} came first."]
+    if any(line.tuning for line in summary.lines):
+        said.append("Tuned methods paid for their step size: the last column counts the grid.")
+    if summary.lowest is not None:
+        said.append(f"The lowest objective any method passed through is {summary.lowest:.8g}.")
+    return " ".join(said)
 
 
 def _table(summary: Summary) -> str:
@@ -81,10 +80,10 @@ def _table(summary: Summary) -> str:
 
 def _figure(path: Path) -> str:
     picture = base64.b64encode(path.read_bytes()).decode()
-    name = path.stem.replace("-", " ")
+    caption = html.escape((FIGURES[path.stem].__doc__ or path.stem).strip())
     return (
-        f'<figure><img alt="Figure {name}; the table above holds its results as numbers" '
-        f'src="data:image/png;base64,{picture}"><figcaption>{name}</figcaption></figure>'
+        f'<figure><img alt="{caption} The table above holds its results as numbers." '
+        f'src="data:image/png;base64,{picture}"><figcaption>{caption}</figcaption></figure>'
     )
 
 

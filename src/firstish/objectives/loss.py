@@ -21,7 +21,10 @@ def check_loss(loss: object, owner: str) -> Tensor:
     if loss is None:
         raise TypeError(f"{owner} returned None. Return the loss.")
     if not isinstance(loss, Tensor):
-        raise TypeError(f"{owner} must return a tensor, got {type(loss).__name__}.")
+        raise TypeError(
+            f"{owner} must return a tensor, got {type(loss).__name__}. "
+            "Compute it with torch, and leave out `.item()` and `float()`."
+        )
     if loss.numel() != 1:
         raise ValueError(
             f"{owner} must return one number, got a tensor of shape {tuple(loss.shape)}. "
