@@ -1,6 +1,6 @@
 """Time of `minimize` per iteration over the bare autograd calls it cannot avoid.
 
-    .venv/bin/python benchmarks/iteration_cost.py [--blocks 15]
+    .venv/bin/python benchmarks/iteration_cost.py [--blocks 25]
 
 Bare calls of one unit-step iteration: the forward pass, the backward pass with its graph, and the
 product on that graph. Each block takes the median iteration of both, one after the other, so that
@@ -135,7 +135,7 @@ def memory_growth() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--blocks", type=int, default=15)
+    parser.add_argument("--blocks", type=int, default=25)
     blocks = parser.parse_args().blocks
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {blocks} blocks")
     met = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,14 +13,17 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from firstish.line_search import Armijo
+from firstish.loop import Clock
 from firstish.methods.base import Failure
 from firstish.methods.scaled_gradient import CycleState, ScaledGradient
 from firstish.objectives.closure import Closure, ClosureObjective
 from firstish.objectives.layout import Layout
-from firstish.objectives.point import Point
+from firstish.objectives.point import Meter, Point
 from firstish.objectives.products import Mode, ProductChoice
 from firstish.objectives.random_state import RandomState
 from firstish.records import Entry, Row
+
+_SPENT = ("oracle_calls", "passes", "seconds")
 
 
 class ScaledGD(Optimizer):
@@ -120,17 +122,16 @@ class ScaledGD(Optimizer):
                 f"`ScaledGD.step(closure)` needs a function that computes the loss, got "
                 f"{type(closure).__name__}. Pass `lambda: loss_fn(model(inputs), targets)`."
             )
-        clock = time.perf_counter()
+        clock = Clock()
         memory = self._memory()
         objective = self._engine()
-        spent_before = objective.meter.copy()
+        before = objective.meter.copy()
         point = self._begin(objective, closure, memory)
         try:
             point.require_finite()
             if not (self._reuse and memory["iterations"]):  # then the last step accepted it
                 point.accept()
-            known = objective.meter.since(spent_before)
-            seconds = memory["seconds"] + time.perf_counter() - clock
+            known = self._sum(memory, objective.meter.since(before), clock)
             new, step, state = self._method().step(point, CycleState(memory["turns"]))
             objective.keep(new.x)
         except BaseException:
@@ -138,22 +139,14 @@ class ScaledGD(Optimizer):
             objective.restore_buffers()
             raise
         self.last_step = Entry(
-            memory["iterations"],
-            memory["oracle_calls"] + known.oracle_calls,
-            memory["passes"] + known.passes,
-            seconds,
-            point.value,
-            point.grad_norm,
-            step,
+            memory["iterations"], *known, point.value, point.grad_norm, step
         ).row()
         self._finish(objective, point, new)
-        spent = objective.meter.since(spent_before)
+        spent = self._sum(memory, objective.meter.since(before), clock)
+        memory.update(zip(_SPENT, spent, strict=True))
         memory["turns"] = state.turns
-        memory["grad_scale"] = objective.grad_scale
         memory["iterations"] += 1
-        memory["oracle_calls"] += spent.oracle_calls
-        memory["passes"] += spent.passes
-        memory["seconds"] += time.perf_counter() - clock
+        memory["grad_scale"] = objective.grad_scale
         if step.failure is Failure.LINE_SEARCH:
             warnings.warn(
                 f"ScaledGD did not move: {step.failure.value} in {step.trials} trials. "
@@ -161,6 +154,13 @@ class ScaledGD(Optimizer):
                 stacklevel=3,
             )
         return torch.tensor(point.value, dtype=objective.layout.dtype, device=point.x.device)
+
+    @staticmethod
+    def _sum(memory: dict[str, Any], spent: Meter, clock: Clock) -> tuple[float, float, float]:
+        """Oracle calls, passes and seconds: those of earlier steps, and of this one so far."""
+        now = (spent.oracle_calls, spent.passes, clock.seconds())
+        calls, passes, seconds = (memory[k] + v for k, v in zip(_SPENT, now, strict=True))
+        return calls, passes, seconds
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume: the next step takes the same bits as it would have."""
@@ -201,7 +201,7 @@ class ScaledGD(Optimizer):
     def _memory(self) -> dict[str, Any]:
         """What a state dict carries, kept with the first parameter as torch's L-BFGS does."""
         memory: dict[str, Any] = self.state[self.param_groups[0]["params"][0]]
-        for name in ("turns", "iterations", "oracle_calls", "passes", "seconds", "grad_scale"):
+        for name in ("turns", "iterations", "grad_scale", *_SPENT):
             memory.setdefault(name, 0)
         return memory
 
