@@ -2,16 +2,19 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 from firstish.experiments import runner, storage
-from firstish.experiments.methods import METHODS, Choice, parse_choice
+from firstish.experiments.figures import draw_all
+from firstish.experiments.methods import METHODS, Choice, MethodSpec, parse_choice
 from firstish.experiments.settings import Settings
 from firstish.experiments.summary import summarise
 from firstish.loop import Limits, Run, Status
@@ -169,7 +172,7 @@ def test_a_method_that_diverges_or_fails_is_a_row_and_not_the_end(tmp_path, monk
     def broken(problem, instance, rate):
         raise RuntimeError("out of luck")
 
-    monkeypatch.setitem(METHODS, "gm", METHODS["gm"].__class__("GM", broken))
+    monkeypatch.setitem(METHODS, "gm", MethodSpec("GM", broken))
     runner.run(settings("fixed@1e9", "gm", "cgmr"), tmp_path / "r", Silent(), resume=False)
     ends = outcomes(tmp_path / "r")
     assert ends["gm"]["message"] == "RuntimeError: out of luck"
@@ -197,3 +200,16 @@ def test_names_of_methods():
         parse_choice("cgmr@0.1")
     with pytest.raises(ValueError, match="'fast' is no step size"):
         parse_choice("adam@fast")
+
+
+def test_the_method_of_contributing_joins_by_one_line_of_the_table(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.S)
+    scope = {}
+    exec(block, scope)
+    spec = MethodSpec("Plain", lambda problem, instance, rate: scope["Plain"](step_size=0.5))
+    monkeypatch.setitem(METHODS, "plain", spec)
+    runner.run(settings("plain", "cgmr"), tmp_path / "r", Silent(), resume=False)
+    assert outcomes(tmp_path / "r")["plain"]["oracle_calls"] == 200
+    assert [line.label for line in summarise(tmp_path / "r").lines] == ["Plain", "CGMR"]
+    assert draw_all(tmp_path / "r")
