@@ -2,6 +2,7 @@
 
 import copy
 import io
+import math
 import pickle
 
 import pytest
@@ -704,3 +705,25 @@ def test_a_closure_may_change_from_step_to_step_without_reuse(data):
         expected = mse_loss(model(batch[0]), batch[1]).item()
         assert optimizer.step(closure_of(model, batch)).item() == expected
         assert mse_loss(model(batch[0]), batch[1]).item() < expected
+
+
+@pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "fresh"])
+def test_a_step_that_fails_leaves_the_buffers_of_its_start(reuse):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
+    X, Y = torch.randn(8, 3, dtype=torch.float64), torch.randn(8, 1, dtype=torch.float64)
+    start = [p.detach().clone() for p in model.parameters()]
+
+    def closure():  # finite at the start alone, so that every trial is refused
+        loss = nn.functional.mse_loss(model(X), Y)
+        moved = any(not torch.equal(p, s) for p, s in zip(model.parameters(), start, strict=True))
+        return loss * math.nan if moved else loss
+
+    optimizer = ScaledGD(model.parameters(), reuse_value=reuse, max_trials=3, product="auto")
+    with pytest.warns(UserWarning, match="did not move"):
+        optimizer.step(closure)
+    assert int(model[1].num_batches_tracked) == 1
+    once = nn.BatchNorm1d(4).double()
+    once(model[0](X))
+    torch.testing.assert_close(model[1].running_mean, once.running_mean)
+    assert all(torch.equal(p, s) for p, s in zip(model.parameters(), start, strict=True))

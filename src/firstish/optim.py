@@ -240,9 +240,9 @@ class ScaledGD(Optimizer):
             self._kept = new
         else:
             new.release()
-            objective.restore_buffers()
-            if objective.random_after is not None:
-                objective.random_after.restore()
+        objective.restore_buffers()  # those of the accepted point, or of the start if there is none
+        if not self._reuse and objective.random_after is not None:
+            objective.random_after.restore()
         if objective.calls_backward:
             grads = objective.layout.split(point.grad)
             for p, grad in zip(objective.parameters, grads, strict=True):

@@ -27,12 +27,13 @@ class ClosureObjective(GraphObjective):
     second kind leaves no graph, so its products are gradient differences.
 
     Only the newest graph is valid, because every evaluation writes the parameters: a point that
-    is asked for its gradient later evaluates again. `.grad`, buffers and the random state are the
-    same after an evaluation as before it.
+    is asked for its gradient later evaluates again. `.grad` and the random state are the same after
+    an evaluation as before it; buffers are what was committed before each evaluation, and again
+    after `restore_buffers`.
 
     Args:
         parameters: the live parameters, all trainable.
-        trial_depth: how far trials are asked; "value" runs them without a graph.
+        trial_depth: how far trials are asked; "value" drops their graph at once.
         product: "auto", "double-backward" or "difference".
         check: compare two evaluations at the first point, and refuse a loss that differs.
     """
@@ -118,7 +119,7 @@ class ClosureObjective(GraphObjective):
 
         Not before it is needed: the newest graph may have saved them.
         """
-        if self._dirty and self._buffers is not None:
+        if self._dirty and self._buffers is not None and self._buffers.places:
             self._newest = None
             self._buffers.write(self._committed)
             self._dirty = False

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from firstish.errors import ProductError
 from firstish.objectives import products
 from firstish.objectives.layout import Layout
-from firstish.objectives.loss import check_depends
+from firstish.objectives.loss import independent
 from firstish.objectives.point import Depth, Meter, Point, Product
 from firstish.objectives.watch import graph_eps, refuse_nondeterministic
 from firstish.vectors import dot
@@ -139,7 +139,7 @@ class GraphObjective(ABC):
         grads = run.grads
         if grads is None:
             if not run.loss.requires_grad:
-                check_depends(run.loss, self.what)
+                raise independent(self.what)
             try:
                 grads = torch.autograd.grad(
                     run.loss,
@@ -160,7 +160,7 @@ class GraphObjective(ABC):
                 if g.layout != torch.strided:
                     raise TypeError(_SPARSE.format(what=self.what))
         if not anything:
-            raise ValueError(f"{self.what} does not depend on any of the parameters.")
+            raise independent(self.what)
         return self.flat(grads, x), grads
 
     def flat(self, parts: Sequence[Tensor | None], of: Tensor) -> Tensor:
@@ -186,9 +186,7 @@ class GraphPoint(Point):
     _buffers: Sequence[Tensor] = ()  # as the run left them, until the point is accepted
 
     def __init__(self, objective: GraphObjective, x: Tensor, depth: Depth) -> None:
-        self.x = x
-        self.meter = objective.meter
-        self.depth = depth
+        self.x, self.meter, self.depth = x, objective.meter, depth  # all that Point's own does
         self.objective = objective
 
     @property

@@ -1,4 +1,4 @@
-"""What a loss must be: a real, finite-dimensional story told once. Checks with clear errors."""
+"""What a loss must be, one real number that depends on the parameters; clear errors if not."""
 
 from __future__ import annotations
 
@@ -38,10 +38,9 @@ def check_loss(loss: object, owner: str) -> Tensor:
     raise TypeError(f"{owner} returned {loss.dtype}. Return a floating-point loss.")
 
 
-def check_depends(loss: Tensor, owner: str) -> None:
-    """Refuse a loss that autograd cannot follow back to the parameters."""
-    if not loss.requires_grad:
-        raise ValueError(
-            f"{owner} does not depend on the parameters as far as autograd can see. "
-            "Compute it from them, without `.detach()`, `.item()`, NumPy or `torch.no_grad()`."
-        )
+def independent(what: str) -> ValueError:
+    """The error for a loss that autograd cannot follow back to the parameters."""
+    return ValueError(
+        f"{what} does not depend on the parameters as far as autograd can see. "
+        "Compute it from them, without `.detach()`, `.item()`, NumPy or `torch.no_grad()`."
+    )
