@@ -159,8 +159,8 @@ class GraphObjective(ABC):
                 anything = True
                 if g.layout != torch.strided:
                     raise TypeError(_SPARSE.format(what=self.what))
-        if not anything:
-            raise independent(self.what)
+        if not anything:  # it has a graph, but one that leads elsewhere
+            raise ValueError(f"{self.what} does not depend on any of the parameters.")
         return self.flat(grads, x), grads
 
     def flat(self, parts: Sequence[Tensor | None], of: Tensor) -> Tensor:
