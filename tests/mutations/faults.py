@@ -397,8 +397,8 @@ FAULTS = [
     Fault(
         "random-state-left-behind",
         "optim.py",
-        "                objective.random_after.restore()",
-        "                pass",
+        "            objective.random_after.restore()",
+        "            pass",
         "the next step would draw the same dropout mask",
         RESTORE + "test_a_step_leaves_the_random_state_of_one_evaluation",
     ),
