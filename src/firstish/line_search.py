@@ -117,31 +117,12 @@ class Armijo:
             return trial.moved() and trial.slope() <= (2 * self.rho - 1) * ray.slope
         return False
 
-    def backtrack(self, ray: Ray[T]) -> Found[T]:
-        """Shrink alpha by theta from `initial_step` until a trial is accepted."""
-        return self._backtrack(ray, self.initial_step, spent=0)
+    def backtrack(self, ray: Ray[T], alpha: float | None = None, spent: int = 0) -> Found[T]:
+        """Shrink alpha by theta, from `initial_step` by default, until a trial is accepted.
 
-    def forward_track(self, ray: Ray[T]) -> Found[T]:
-        """Grow alpha by 1/theta while trials are accepted, and return the last accepted one.
-
-        If the first trial is refused, backtrack. At the cap, where f may be unbounded below, the
-        last accepted trial is returned too.
+        `spent` trials count as made before.
         """
-        alpha, spent = self.initial_step, 1
-        best = ray.trial(alpha)
-        if not self.accepts(ray, alpha, best):
-            return self._backtrack(ray, alpha * self.theta, spent)
-        while spent < self.max_trials and math.isfinite(alpha / self.theta):
-            spent += 1
-            further = ray.trial(alpha / self.theta)
-            if not self.accepts(ray, alpha / self.theta, further):
-                break
-            alpha, best = alpha / self.theta, further
-        if best.usable():
-            return Found(best, alpha, spent)
-        return self._backtrack(ray, alpha * self.theta, spent)
-
-    def _backtrack(self, ray: Ray[T], alpha: float, spent: int) -> Found[T]:
+        alpha = self.initial_step if alpha is None else alpha
         while spent < self.max_trials:
             spent += 1
             trial = ray.trial(alpha)
@@ -152,3 +133,23 @@ class Armijo:
             alpha *= self.theta
             del trial  # and its graph, before the next one is built
         return Found(None, 0.0, spent)
+
+    def forward_track(self, ray: Ray[T]) -> Found[T]:
+        """Grow alpha by 1/theta while trials are accepted, and return the last accepted one.
+
+        If the first trial is refused, backtrack. At the cap, where f may be unbounded below, the
+        last accepted trial is returned too.
+        """
+        alpha, spent = self.initial_step, 1
+        best = ray.trial(alpha)
+        if not self.accepts(ray, alpha, best):
+            return self.backtrack(ray, alpha * self.theta, spent)
+        while spent < self.max_trials and math.isfinite(alpha / self.theta):
+            spent += 1
+            further = ray.trial(alpha / self.theta)
+            if not self.accepts(ray, alpha / self.theta, further):
+                break
+            alpha, best = alpha / self.theta, further
+        if best.usable():
+            return Found(best, alpha, spent)
+        return self.backtrack(ray, alpha * self.theta, spent)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from enum import Enum
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 from torch import Tensor
@@ -58,15 +58,17 @@ class Limits:
             if limit is not None and not limit >= 0:
                 raise ValueError(f"`minimize({name}=...)` must be at least 0, got {limit}.")
 
-    def reached(self, here: Entry) -> Status | None:
+    def reached(
+        self, iteration: int, oracle_calls: float, seconds: float, grad_norm: float
+    ) -> Status | None:
         """The reason to stop at this point, if there is one."""
-        if here.grad_norm <= self.gtol:
+        if grad_norm <= self.gtol:
             return Status.CONVERGED
-        if self.max_iterations is not None and here.iteration >= self.max_iterations:
+        if self.max_iterations is not None and iteration >= self.max_iterations:
             return Status.MAX_ITERATIONS
-        if self.max_oracle_calls is not None and here.oracle_calls >= self.max_oracle_calls:
+        if self.max_oracle_calls is not None and oracle_calls >= self.max_oracle_calls:
             return Status.MAX_ORACLE_CALLS
-        if self.max_seconds is not None and here.seconds >= self.max_seconds:
+        if self.max_seconds is not None and seconds >= self.max_seconds:
             return Status.MAX_SECONDS
         return None
 
@@ -116,6 +118,7 @@ class Run:
         before = self.point.meter.copy()
         self.point.require_finite()
         self.point.accept()
+        self._value, self._grad_norm = self.point.value, self.point.grad_norm
         if resume is None:
             self.state = method.init(self.point)
             self.iterations = 0
@@ -129,39 +132,45 @@ class Run:
 
     def here(self) -> Entry:
         """The current point, without a step."""
-        point, meter, before = self.point, self.point.meter, self._before
-        value, grad_norm = point.value, point.grad_norm  # evaluated before the meter is read
+        spent = self.point.meter.since(self._before)
+        seconds = self.clock.seconds()
         return Entry(
             self.iterations,
-            meter.oracle_calls - before.oracle_calls,
-            meter.passes - before.passes,
-            self.clock.seconds(),
-            value,
-            grad_norm,
+            spent.oracle_calls,
+            spent.passes,
+            seconds,
+            self._value,
+            self._grad_norm,
             None,
         )
 
     def advance(self, limits: Limits) -> Entry | Status:
         """One iteration, or the reason why there is none."""
-        here = self.here()
-        status = limits.reached(here)
+        meter, before = self.point.meter, self._before
+        oracle_calls = meter.oracle_calls - before.oracle_calls
+        passes = meter.passes - before.passes
+        seconds = self.clock.seconds()
+        here, here_norm, iteration = self._value, self._grad_norm, self.iterations
+        status = limits.reached(iteration, oracle_calls, seconds, here_norm)
         if status is not None:
             return status
         try:
             point, step, state = self.method.step(self.point, self.state)
         except NonFiniteError:
-            if self.iterations == 0:
+            if iteration == 0:
                 raise
             return Status.NON_FINITE
         if step.failure is not None:
             return _FAILED[step.failure]
-        if not point.is_finite():
+        value, grad_norm = point.value, point.grad_norm
+        if not (isfinite(value) and isfinite(grad_norm)):
             return Status.NON_FINITE
         point.accept()
         self.point.release()
         self.point, self.state = point, state
-        self.iterations += 1
-        return Entry(*here[:-1], step)
+        self._value, self._grad_norm = value, grad_norm
+        self.iterations = iteration + 1
+        return Entry(iteration, oracle_calls, passes, seconds, here, here_norm, step)
 
     def snapshot(self) -> Snapshot:
         """The run as it is now."""

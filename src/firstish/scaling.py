@@ -84,10 +84,11 @@ def curvature_case(angle: Angle, sigma: float) -> Curvature:
     >>> curvature_case(Angle(grad_norm=1.0, product_norm=2.0, cosine=1.0), sigma=1e-6)
     <Curvature.SPC: 'SPC'>
     """
-    rayleigh = angle.rayleigh
-    if rayleigh - angle.error > sigma and math.isfinite(angle.grad_norm / rayleigh):
+    g_norm, Hg_norm, cosine, error = angle
+    rayleigh = cosine * (Hg_norm / g_norm)
+    if rayleigh - error > sigma and math.isfinite(g_norm / rayleigh):
         return Curvature.SPC
-    if rayleigh + angle.error < 0:
+    if rayleigh + error < 0:
         return Curvature.NC
     return Curvature.LPC
 
@@ -97,33 +98,7 @@ def scale(name: str, angle: Angle, sigma: float) -> float:
 
     GM = |g| / |Hg|        MR = cosine GM        CG = GM / cosine
     """
-    if name == "CG":
-        s = _cg(angle)
-    elif name == "MR":
-        s = angle.cosine * _gm(angle)
-    else:
-        s = _gm(angle)
+    GM = angle.grad_norm / angle.product_norm
+    s = GM / angle.cosine if name == "CG" else angle.cosine * GM if name == "MR" else GM
     # Only rounding can exceed 1/sigma in SPC; the minimum keeps the bound and the order exact.
     return min(s, 1 / sigma) if sigma > 0 else s
-
-
-def _gm(angle: Angle) -> float:
-    return angle.grad_norm / angle.product_norm
-
-
-def _cg(angle: Angle) -> float:
-    return _gm(angle) / angle.cosine
-
-
-def choose_scale(
-    angle: Angle, *, name: str, sigma: float, s_lpc: float, s_nc: float
-) -> tuple[Curvature, float]:
-    """The curvature case and the scale to use, `name` being the SPC scale whose turn it is.
-
-    >>> choose_scale(Angle(2.0, 8.0, 0.5), name="CG", sigma=0.0, s_lpc=1.0, s_nc=1.0)
-    (<Curvature.SPC: 'SPC'>, 0.5)
-    """
-    case = curvature_case(angle, sigma)
-    if case is Curvature.SPC:
-        return case, scale(name, angle, sigma)
-    return case, s_lpc if case is Curvature.LPC else s_nc

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, float64
 
 _SMALL, _LARGE = 1e-280, 1e280  # squares in here come of norms whose products are normal numbers
 
@@ -30,8 +30,8 @@ def _shifted(v: Tensor, e: int) -> Tensor:
 
 def dot(a: Tensor, b: Tensor) -> float:
     """<a, b> in float64."""
-    if a.dtype is torch.float64 and b.dtype is torch.float64:
-        return torch.dot(a, b).item()
+    if a.dtype is float64 and b.dtype is float64:
+        return a.dot(b).item()
     wide = _wide(a)
     return torch.dot(a.to(wide), b.to(wide)).item()
 
@@ -50,15 +50,16 @@ def norm(v: Tensor) -> float:
 
 def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float, float]:
     """|v| and the cosine of the angle between v and `along`, clipped to [-1, 1]."""
+    square = dot(v, v)
+    if _SMALL < square < _LARGE and _SMALL < along_norm * along_norm < _LARGE:
+        v_norm = math.sqrt(square)
+        return v_norm, max(-1.0, min(1.0, dot(v, along) / (v_norm * along_norm)))
     v_norm = norm(v)
-    if _SMALL < v_norm * v_norm < _LARGE and _SMALL < along_norm * along_norm < _LARGE:
-        cosine = dot(v, along) / (v_norm * along_norm)
-    elif v_norm == 0 or along_norm == 0 or not math.isfinite(v_norm):
+    if v_norm == 0 or along_norm == 0 or not math.isfinite(v_norm):
         return v_norm, 0.0
-    else:
-        e, e_along = _exponent(v), _exponent(along)
-        inner = dot(_shifted(v, e), _shifted(along, e_along))
-        cosine = inner / (_ldexp(v_norm, -e) * _ldexp(along_norm, -e_along))
+    e, e_along = _exponent(v), _exponent(along)
+    inner = dot(_shifted(v, e), _shifted(along, e_along))
+    cosine = inner / (_ldexp(v_norm, -e) * _ldexp(along_norm, -e_along))
     return v_norm, max(-1.0, min(1.0, cosine))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from testbed import CONVEX, DensePoint, first_step, force, make, problems
 
 from firstish import ScaledGradient
-from firstish.scaling import Angle, Curvature, choose_scale, curvature_case, scale
+from firstish.scaling import Angle, Curvature, curvature_case, scale
 
 SPC, LPC, NC = Curvature
 
@@ -120,10 +120,11 @@ def test_curvature_equal_to_sigma_is_limited():
 def test_an_inexact_product_decides_only_where_its_error_cannot(curvature, error, case):
     angle = Angle(1.0, 1.0, curvature, error)
     assert curvature_case(angle, 0.5) is case
-    assert choose_scale(angle, name="GM", sigma=0.5, s_lpc=0.25, s_nc=3.0) == (
-        case,
-        {SPC: 1.0, LPC: 0.25, NC: 3.0}[case],
-    )
+    point = DensePoint(torch.ones(1), lambda x: x @ x / 2, lambda x: x, lambda x: np.eye(1))
+    point.angle = lambda: angle
+    method = ScaledGradient(scaling="GM", sigma=0.5, s_lpc=0.25, s_nc=1.5)
+    _, step, _ = method.step(point, method.init(point))
+    assert (step.curvature, step.scale) == (case, {SPC: 1.0, LPC: 0.25, NC: 1.5}[case])
 
 
 @given(problems(), st.floats(1e-8, 10.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -102,7 +103,7 @@ class ABBmin:
         along = Ray(
             value=max(mean, point.value),  # a rise within rounding may leave f above the mean
             slope=-point.grad_norm * point.grad_norm,
-            trial=lambda alpha: PointTrial(point, point.grad, -1.0, alpha, self.depth),
+            trial=partial(PointTrial, point, point.grad, -1.0, self.depth),
             eps=point.eps,
         )
         found = replace(self.line_search, initial_step=first).backtrack(along)

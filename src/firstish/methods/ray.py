@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ class PointTrial:
     __slots__ = ("_slope", "_vector", "_weight", "point", "start", "value")
 
     def __init__(
-        self, start: Point, vector: Tensor, weight: float, alpha: float, depth: Depth
+        self, start: Point, vector: Tensor, weight: float, depth: Depth, alpha: float
     ) -> None:
         self.start = start
         self.point = start.along(vector, alpha * weight, depth)
@@ -50,7 +51,7 @@ def ray(
     return Ray(
         value=point.value,
         slope=slope,
-        trial=lambda alpha: PointTrial(point, vector, weight, alpha, depth),
+        trial=partial(PointTrial, point, vector, weight, depth),
         eps=point.eps,
     )
 

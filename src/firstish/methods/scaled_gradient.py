@@ -11,7 +11,7 @@ from firstish.line_search import Armijo
 from firstish.methods.base import Failure, Step
 from firstish.methods.ray import ray, why_stuck
 from firstish.objectives.point import Depth, Point
-from firstish.scaling import Curvature, choose_scale, parse_cycle
+from firstish.scaling import Curvature, curvature_case, parse_cycle, scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +108,15 @@ class ScaledGradient:
                 "The Hessian-vector product Hg is not finite at the starting point although f and "
                 "its gradient are. Look for a root at 0 (such as sqrt or norm), or start elsewhere."
             )
-        case, s = choose_scale(
-            angle, name=name, sigma=self.sigma, s_lpc=self.limited_scale(), s_nc=self.s_nc
-        )
+        case = curvature_case(angle, self.sigma)
+        if case is Curvature.SPC:
+            s = scale(name, angle, self.sigma)
+        else:
+            s = self.limited_scale() if case is Curvature.LPC else self.s_nc
         length = s * angle.grad_norm  # |p|
         slope = -length * angle.grad_norm  # <g, p>
-        bend = length * (length * angle.rayleigh)  # <p, Hp>
+        L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|
+        bend = length * (length * (angle.cosine * L1))  # <p, Hp>
         if slope == 0:  # it underflowed: no decrease of f could be seen
             return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
         along = ray(point, point.grad, slope, weight=-s)  # p = -s g
@@ -128,7 +131,7 @@ class ScaledGradient:
             step_size=alpha,
             trials=found.trials,
             cosine=angle.cosine,
-            local_lipschitz=angle.local_lipschitz,
+            local_lipschitz=L1,
             descent_margin=slope + bend,
             predicted_decrease=-alpha * (slope + alpha / 2 * bend),
             actual_decrease=0.0 if trial is None else point.value - trial.value,

@@ -170,7 +170,7 @@ class GraphObjective(ABC):
         elif parts[0] is None:
             vector = torch.zeros_like(of)
         else:
-            vector = parts[0].detach()
+            vector = parts[0].detach() if parts[0].requires_grad else parts[0]
         return vector.add(of, alpha=self.weight_decay) if self.weight_decay else vector
 
     def parts(self, v: Tensor) -> Sequence[Tensor]:
@@ -232,7 +232,9 @@ class GraphPoint(Point):
         choice = self.objective.product
         create = self.depth == "product" and choice.keeps_gradient_graph
         retain = self.depth == "product" and choice.mode == "gauss-newton"
-        run = self._graph()
+        run = self._run
+        if run is None or self.objective.one_graph:
+            run = self._graph()
         try:
             g, grads = self.objective.gradient(run, self.x, create, retain)
         except RuntimeError as error:
@@ -286,7 +288,9 @@ class GraphPoint(Point):
         return wrong
 
     def _exact(self, v: Tensor) -> Product:
-        run = self._graph_of_gradient()
+        run = self._run
+        if run is None or self.objective.one_graph:
+            run = self._graph_of_gradient()
         assert self._grads is not None
         Hv = products.double_backward(self._grads, run.leaves, self.objective.parts(v))
         return self._done(Hv, v, passes=2)
@@ -310,9 +314,12 @@ class GraphPoint(Point):
         return self._done(Gv, v, passes=3)
 
     def _done(self, Hv: Sequence[Tensor | None], v: Tensor, passes: int) -> Product:
+        """An exact formula, up to the rounding of the arithmetic; the graph has been used up."""
         self.meter.passes += passes
-        self.release()
-        return products.rounded(self.objective.flat(Hv, v), self.objective.eps)
+        self._run = self._grads = None
+        eps = self.objective.eps
+        relative_error = 0.0 if eps <= products.FLOAT64_EPS else 8 * eps
+        return Product(self.objective.flat(Hv, v), relative_error)
 
     def _graph_of_gradient(self) -> Evaluation:
         """The run, with the gradient's graph too; both evaluated again if they are gone."""

@@ -95,7 +95,8 @@ class Point(ABC):
     def grad(self) -> Tensor:
         """The gradient; 1 oracle call after the value."""
         if self._g is None:
-            _ = self.value
+            if self._f is None:
+                _ = self.value
             self._g = self._gradient()
             self.meter.oracle_calls += 1
         return self._g
@@ -128,7 +129,7 @@ class Point(ABC):
 
     def angle(self) -> Angle:
         """The angle between g and Hg; 2 oracle calls, for the product."""
-        g, g_norm = self.grad, self.grad_norm
+        g_norm, g = self.grad_norm, self.grad
         product = self.hvp(g)
         length, cosine = norm_and_cosine(product.vector, g, g_norm)
         error = product.relative_error * length / g_norm + product.absolute_error

@@ -106,11 +106,6 @@ def gauss_newton(
     return list(torch.autograd.grad(outputs, leaves, HJv, allow_unused=True))
 
 
-def rounded(vector: Tensor, eps: float) -> Product:
-    """An exact formula evaluated in arithmetic of unit roundoff eps."""
-    return Product(vector, relative_error=0.0 if eps <= FLOAT64_EPS else 8 * eps)
-
-
 def difference(
     gradient: Callable[[Tensor], Tensor],
     x: Tensor,
