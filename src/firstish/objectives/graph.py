@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from firstish.errors import ProductError
 from firstish.objectives import products
+from firstish.objectives.choosing import ChoosingPoint
 from firstish.objectives.layout import Layout
 from firstish.objectives.loss import independent
 from firstish.objectives.point import Depth, Meter, Point, Product
@@ -178,7 +178,7 @@ class GraphObjective(ABC):
         return [v] if self.flat_leaf else self.layout.split(v)
 
 
-class GraphPoint(Point):
+class GraphPoint(ChoosingPoint):
     """A point of a `GraphObjective`."""
 
     _run: Evaluation | None = None
@@ -187,7 +187,7 @@ class GraphPoint(Point):
 
     def __init__(self, objective: GraphObjective, x: Tensor, depth: Depth) -> None:
         self.x, self.meter, self.depth = x, objective.meter, depth  # all that Point's own does
-        self.objective = objective
+        self.objective: GraphObjective = objective
 
     @property
     def eps(self) -> float:
@@ -249,44 +249,6 @@ class GraphPoint(Point):
             self._run = None
         return g
 
-    def _product(self, v: Tensor) -> Product:
-        choice = self.objective.product
-        if choice.mode == "gauss-newton":
-            return self._gauss_newton(v)
-        if choice.mode == "difference":
-            return self._difference(v)
-        try:
-            exact = self._exact(v)
-        except (RuntimeError, NotImplementedError) as error:
-            choice.fall_back(error)
-            return self._difference(v)
-        if choice.mode == "double-backward":
-            return exact
-        return self._settled(exact, v)
-
-    def _settled(self, exact: Product, v: Tensor) -> Product:
-        """End "auto": double backward worked, now see whether a difference confirms it."""
-        choice = self.objective.product
-        wrong = products.contradicts(
-            exact,
-            lambda distance: self._difference(v, distance),
-            self.x,
-            self.grad_norm,
-            v,
-            self.eps,
-        )
-        if wrong is None:
-            choice.settle("double-backward")
-            return exact
-        choice.settle("difference")
-        warnings.warn(
-            "The Hessian-vector product by double backward contradicts the change of the gradient, "
-            "so a second derivative in the loss is wrong or missing; products are gradient "
-            "differences from now on. Pass `product='double-backward'` to insist.",
-            stacklevel=2,
-        )
-        return wrong
-
     def _exact(self, v: Tensor) -> Product:
         run = self._run
         if run is None or self.objective.one_graph:
@@ -332,19 +294,6 @@ class GraphPoint(Point):
                 _, self._grads = self.objective.gradient(run, self.x, True, False)
         return run
 
-    def _difference(self, v: Tensor, distance: float | None = None) -> Product:
-        def gradient(x: Tensor) -> Tensor:
-            run = self.objective.run(x, graph=True)
-            return self.objective.gradient(run, x, False, False)[0]
-
-        self.release()
-        self.objective.grad_scale = max(self.objective.grad_scale, self.grad_norm)
-        return products.difference(
-            gradient,
-            self.x,
-            self.grad,
-            v,
-            eps=self.eps,
-            grad_scale=self.objective.grad_scale,
-            distance=distance,
-        )
+    def _gradient_at(self, x: Tensor) -> Tensor:
+        run = self.objective.run(x, graph=True)
+        return self.objective.gradient(run, x, False, False)[0]

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
+from firstish.objectives.functional import FunctionalLoss
 from firstish.objectives.graph import Evaluation, GraphObjective
-from firstish.objectives.layout import Layout
 from firstish.objectives.loss import loss_and_aux
 from firstish.objectives.products import Mode
 from firstish.objectives.random_state import Replay
@@ -54,40 +53,34 @@ class ModuleObjective(GraphObjective):
         product: Mode = "auto",
         check: bool = True,
     ) -> None:
-        if not isinstance(model, nn.Module):
-            raise TypeError(f"`ModuleObjective(model=...)` must be an nn.Module, got {model!r}.")
         if product == "gauss-newton" and inputs is None:
             raise ValueError("`product='gauss-newton'` needs the model's inputs: pass `inputs`.")
-        named = {n: p for n, p in model.named_parameters() if p.requires_grad}
-        layout = Layout(list(named.values()), "ModuleObjective(model)")
+        self._function = FunctionalLoss(model, loss_fn, "ModuleObjective")
         super().__init__(
-            layout,
+            self._function.layout,
             "ModuleObjective",
             "the loss",
             product=product,
             check=check,
             weight_decay=weight_decay,
         )
-        self.model = self.root = model
-        self._loss = _Loss(model, loss_fn)
-        self._names = [f"model.{name}" for name in named]
-        self._parameters = list(named.values())
+        self.model = self.root = self._function.model
         self._arguments = (inputs, targets)
         self._random = Replay()
 
     def initial(self) -> Tensor:
         """The model's parameters as one vector."""
-        return self.layout.flatten([p.detach() for p in self._parameters])
+        return self._function.initial()
 
     def load(self, x: Tensor) -> None:
         """Write the vector into the model's parameters."""
-        self.layout.write(x, self._parameters)
+        self._function.load(x)
 
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
         """Run the model at x on clones of its buffers."""
         leaf = x.detach().requires_grad_(graph)
-        buffers = {f"model.{n}": b.clone() for n, b in self.model.named_buffers()}
-        returned, outputs = self._random(self._at, leaf, buffers)
+        buffers = self._function.buffers()
+        returned, outputs = self._random(self._function, leaf, *self._arguments, buffers)
         loss, aux = loss_and_aux(returned, self.what)
         return Evaluation(
             loss,
@@ -97,32 +90,8 @@ class ModuleObjective(GraphObjective):
             buffers=list(buffers.values()),
         )
 
-    def _at(self, leaf: Tensor, buffers: dict[str, Tensor]) -> tuple[object, object]:
-        swapped = dict(zip(self._names, self.layout.split(leaf), strict=True))
-        swapped.update(buffers)
-        result: tuple[object, object] = functional_call(self._loss, swapped, self._arguments)
-        for name in buffers:
-            buffers[name] = swapped[name]  # where the model has replaced one
-        return result
-
     @torch.no_grad()
     def commit(self, buffers: Sequence[Tensor]) -> None:
         """Keep the buffers of an accepted point."""
         for mine, new in zip(self.model.buffers(), buffers, strict=True):
             mine.copy_(new)
-
-
-class _Loss(nn.Module):
-    """The loss as a module, so that one functional_call swaps all that it depends on."""
-
-    def __init__(self, model: nn.Module, loss_fn: Callable[..., object]) -> None:
-        super().__init__()
-        self.model = model
-        self.call = [loss_fn]  # in a list, so that a loss module's state is not taken for ours
-
-    def forward(self, inputs: Any, targets: Any) -> tuple[object, object]:
-        (loss_fn,) = self.call
-        if inputs is None:
-            return loss_fn(self.model), None
-        outputs = self.model(*inputs) if isinstance(inputs, tuple) else self.model(inputs)
-        return (loss_fn(outputs) if targets is None else loss_fn(outputs, targets)), outputs

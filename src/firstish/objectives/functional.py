@@ -1,0 +1,89 @@
+"""A module and its loss as a function of one vector, through `functional_call`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from firstish.objectives.layout import Layout
+
+
+class FunctionalLoss:
+    """loss_fn(model(inputs), targets) as a function of the model's trainable parameters.
+
+    Tied parameters count once, frozen ones are constants. The model's own parameters are only
+    read by `initial` and written by `load`.
+
+    Args:
+        model: the module; one wrapped in DistributedDataParallel is unwrapped, with a warning.
+        loss_fn: takes the outputs and the targets, or what there is of them.
+        call: the call to name in errors.
+    """
+
+    def __init__(self, model: nn.Module, loss_fn: Callable[..., object], call: str) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"`{call}(model=...)` must be an nn.Module, got {model!r}.")
+        if not callable(loss_fn):
+            raise TypeError(f"`{call}(loss_fn=...)` must be callable, got {loss_fn!r}.")
+        self.model = _unwrapped(model, call)
+        named = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
+        self.layout = Layout(list(named.values()), f"{call}(model)")
+        self.parameters = list(named.values())
+        self._names = [f"model.{name}" for name in named]
+        self._loss = _Loss(self.model, loss_fn)
+
+    def initial(self) -> Tensor:
+        """The model's parameters as one vector."""
+        return self.layout.flatten([p.detach() for p in self.parameters])
+
+    def load(self, x: Tensor) -> None:
+        """Write the vector into the model's parameters."""
+        self.layout.write(x, self.parameters)
+
+    def buffers(self) -> dict[str, Tensor]:
+        """Copies of the model's buffers, for one evaluation to change."""
+        return {f"model.{n}": b.clone() for n, b in self.model.named_buffers()}
+
+    def __call__(
+        self, leaf: Tensor, inputs: Any, targets: Any, buffers: dict[str, Tensor]
+    ) -> tuple[object, object]:
+        """What the loss returned, and the outputs; `buffers` are left as the model left them."""
+        swapped = dict(zip(self._names, self.layout.split(leaf), strict=True))
+        swapped.update(buffers)
+        result: tuple[object, object] = functional_call(self._loss, swapped, (inputs, targets))
+        for name in buffers:
+            buffers[name] = swapped[name]  # where the model has replaced one
+        return result
+
+
+def _unwrapped(model: nn.Module, call: str) -> nn.Module:
+    if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+        kind = type(model).__name__
+        warnings.warn(
+            f"`{call}(model=...)` is wrapped in {kind}, which does not support second derivatives; "
+            "the module inside is used, and the processes are joined by `process_group=...`.",
+            stacklevel=4,
+        )
+        inner: nn.Module = model.module
+        return inner
+    return model
+
+
+class _Loss(nn.Module):
+    """The loss as a module, so that one functional_call swaps all that it depends on."""
+
+    def __init__(self, model: nn.Module, loss_fn: Callable[..., object]) -> None:
+        super().__init__()
+        self.model = model
+        self.call = [loss_fn]  # in a list, so that a loss module's state is not taken for ours
+
+    def forward(self, inputs: Any, targets: Any) -> tuple[object, object]:
+        (loss_fn,) = self.call
+        if inputs is None:
+            return loss_fn(self.model), None
+        outputs = self.model(*inputs) if isinstance(inputs, tuple) else self.model(inputs)
+        return (loss_fn(outputs) if targets is None else loss_fn(outputs, targets)), outputs
