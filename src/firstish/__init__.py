@@ -1,18 +1,22 @@
 """Gradient descent that sets its own step."""
 
 from firstish import baselines, theory
-from firstish.errors import NondeterministicError, NonFiniteError, ProductError
+from firstish.errors import NondeterministicError, NonFiniteError, ProductError, RankError
 from firstish.line_search import Armijo
 from firstish.loop import Status
 from firstish.methods import Method, ScaledGradient, Step
 from firstish.minimize import Progress, Result, minimize
 from firstish.objectives import (
+    FiniteSum,
     FunctionObjective,
+    HessianSample,
     Meter,
     ModuleObjective,
     Objective,
     Point,
     Product,
+    Summed,
+    estimate_max_lipschitz,
 )
 from firstish.optim import ScaledGD
 from firstish.records import Row
@@ -23,7 +27,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Armijo",
     "Curvature",
+    "FiniteSum",
     "FunctionObjective",
+    "HessianSample",
     "Meter",
     "Method",
     "ModuleObjective",
@@ -34,13 +40,16 @@ __all__ = [
     "Product",
     "ProductError",
     "Progress",
+    "RankError",
     "Result",
     "Row",
     "ScaledGD",
     "ScaledGradient",
     "Status",
     "Step",
+    "Summed",
     "baselines",
+    "estimate_max_lipschitz",
     "minimize",
     "theory",
 ]

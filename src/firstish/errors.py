@@ -13,3 +13,7 @@ class NondeterministicError(ValueError):
 
 class ProductError(RuntimeError):
     """A Hessian-vector product could not be computed in the way that was asked for."""
+
+
+class RankError(RuntimeError):
+    """Another process of the group was lost, stalled, or holds something else."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from firstish.errors import NonFiniteError
 from firstish.methods.base import AnyMethod, Failure
+from firstish.objectives.group import Group
 from firstish.objectives.point import Meter, Objective
 from firstish.records import Entry
 
@@ -99,6 +100,9 @@ class Snapshot:
     seconds: float
 
 
+_ALONE = Group()
+
+
 class Run:
     """The current point, the method's state and the counters.
 
@@ -113,6 +117,7 @@ class Run:
         self, objective: Objective, x: Tensor, method: AnyMethod, resume: Snapshot | None = None
     ) -> None:
         self.method = method
+        self.group = getattr(objective, "group", _ALONE)
         self.point = objective.at(x if resume is None else resume.x, method.depth)
         self.clock = Clock()
         before = self.point.meter.copy()
@@ -150,6 +155,8 @@ class Run:
         oracle_calls = meter.oracle_calls - before.oracle_calls
         passes = meter.passes - before.passes
         seconds = self.clock.seconds()
+        if not self.group.alone:
+            seconds, *_ = self.group.from_first([seconds])  # all ranks stop together
         here, here_norm, iteration = self._value, self._grad_norm, self.iterations
         status = limits.reached(iteration, oracle_calls, seconds, here_norm)
         if status is not None:

@@ -1,17 +1,25 @@
 """Where f, its gradient and its Hessian-vector products come from."""
 
 from firstish.objectives.closure import ClosureObjective
+from firstish.objectives.finite_sum import FiniteSum
 from firstish.objectives.function import FunctionObjective
 from firstish.objectives.module import ModuleObjective
 from firstish.objectives.point import Depth, Meter, Objective, Point, Product
+from firstish.objectives.row_curvature import estimate_max_lipschitz
+from firstish.objectives.sampling import HessianSample
+from firstish.objectives.summed import Summed
 
 __all__ = [
     "ClosureObjective",
     "Depth",
+    "FiniteSum",
     "FunctionObjective",
+    "HessianSample",
     "Meter",
     "ModuleObjective",
     "Objective",
     "Point",
     "Product",
+    "Summed",
+    "estimate_max_lipschitz",
 ]

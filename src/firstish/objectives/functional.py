@@ -29,12 +29,17 @@ class FunctionalLoss:
             raise TypeError(f"`{call}(model=...)` must be an nn.Module, got {model!r}.")
         if not callable(loss_fn):
             raise TypeError(f"`{call}(loss_fn=...)` must be callable, got {loss_fn!r}.")
+        self.given = model
         self.model = _unwrapped(model, call)
         named = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         self.layout = Layout(list(named.values()), f"{call}(model)")
         self.parameters = list(named.values())
         self._names = [f"model.{name}" for name in named]
         self._loss = _Loss(self.model, loss_fn)
+
+    def is_of(self, module: nn.Module) -> bool:
+        """Whether that is the module given, wrapped or not."""
+        return module is self.given or module is self.model
 
     def initial(self) -> Tensor:
         """The model's parameters as one vector."""

@@ -96,12 +96,7 @@ class GraphObjective(ABC):
 
     def check_vector(self, x: Tensor) -> None:
         """Refuse a vector that is not one of this objective's."""
-        layout = self.layout
-        if x.numel() != layout.total or x.dtype != layout.dtype or x.device != layout.device:
-            raise ValueError(
-                f"`minimize(fun, x0)` got an x0 of {x.numel()} numbers ({x.dtype}, {x.device}), "
-                f"but the objective has {layout.total} ({layout.dtype}, {layout.device})."
-            )
+        self.layout.check_vector(x)
 
     def run(self, x: Tensor, graph: bool) -> Evaluation:
         """Evaluate and count the passes; the first time, look whether the loss can be trusted."""

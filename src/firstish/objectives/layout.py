@@ -36,6 +36,14 @@ class Layout:
                 "Convert them, for example with `.double()`."
             )
 
+    def check_vector(self, x: Tensor) -> None:
+        """Refuse a vector that is not one of this layout's."""
+        if x.numel() != self.total or x.dtype != self.dtype or x.device != self.device:
+            raise ValueError(
+                f"`minimize(fun, x0)` got an x0 of {x.numel()} numbers ({x.dtype}, {x.device}), "
+                f"but the objective has {self.total} ({self.dtype}, {self.device})."
+            )
+
     def flatten(self, tensors: Sequence[Tensor | None]) -> Tensor:
         """One new vector; None, the gradient of an unused parameter, is zeros."""
         parts = [

@@ -68,6 +68,10 @@ class ModuleObjective(GraphObjective):
         self._arguments = (inputs, targets)
         self._random = Replay()
 
+    def is_of(self, module: nn.Module) -> bool:
+        """Whether this is the objective of that module."""
+        return self._function.is_of(module)
+
     def initial(self) -> Tensor:
         """The model's parameters as one vector."""
         return self._function.initial()

@@ -79,14 +79,14 @@ class Replay:
 
     def __init__(self) -> None:
         self._state = RandomState.capture()
-        self._draws: bool | None = None
+        self.draws: bool | None = None  # None before the first evaluation
 
     def __call__(self, evaluate: Callable[..., T], *args: object) -> T:
         """Evaluate with gradients on: the loss may need a graph of its own."""
-        if self._draws is False and torch.is_grad_enabled():
+        if self.draws is False and torch.is_grad_enabled():
             return evaluate(*args)  # the usual case costs nothing
         with torch.enable_grad(), self._state.replayed():
             result = evaluate(*args)
-            if self._draws is None:
-                self._draws = not self._state.same_as(RandomState.capture())
+            if self.draws is None:
+                self.draws = not self._state.same_as(RandomState.capture())
             return result

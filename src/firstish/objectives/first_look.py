@@ -1,0 +1,131 @@
+"""What a finite sum looks at once, before it trusts data and loss: order, independence, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from firstish.errors import NondeterministicError
+from firstish.objectives.chunks import Chunk, Chunks, TensorChunks, part, rows_of, tensors_in
+from firstish.objectives.summed import Sum, Summed, SummedLoss
+from firstish.objectives.watch import refuse_nondeterministic
+
+
+class FirstLook:
+    """Refuses what would make f a different function from one pass, or one chunk size, to the next.
+
+    Args:
+        model: for the names in errors.
+        loss: the loss in sums.
+        evaluate: one chunk's sum at a vector.
+    """
+
+    def __init__(
+        self, model: nn.Module, loss: SummedLoss, evaluate: Callable[[Tensor, Chunk], Sum]
+    ) -> None:
+        self._model = model
+        self._loss = loss
+        self._evaluate = evaluate
+
+    def __call__(self, x: Tensor, chunks: Chunks) -> None:
+        """Look at everything once; the data twice if it is not plain tensors."""
+        self._refuse_batch_norm()
+        if not isinstance(chunks, TensorChunks):
+            _refuse_changing_data(chunks)
+        for chunk in chunks:
+            self._same_twice(x, chunk)
+            self._adds_up(x, chunk)
+            break
+
+    def _refuse_batch_norm(self) -> None:
+        for name, module in self._model.named_modules():
+            if not isinstance(module, nn.modules.batchnorm._BatchNorm):
+                continue
+            if module.training or module.running_mean is None:
+                raise ValueError(
+                    f"`FiniteSum(model=...)` has BatchNorm that depends on the chunk: '{name}', "
+                    f"{module!r}. Call `model.eval()`, or use another normalisation "
+                    "(`GroupNorm`, `LayerNorm`), or `ModuleObjective`."
+                )
+
+    def _same_twice(self, x: Tensor, chunk: Chunk) -> None:
+        state = torch.get_rng_state()
+        first = self._evaluate(x, chunk).total.item()
+        torch.set_rng_state(state)
+        second = self._evaluate(x, chunk).total.item()
+        eps = torch.finfo(x.dtype).eps
+        if abs(first) < float("inf") and not abs(first - second) <= 10 * eps * abs(first):
+            refuse_nondeterministic(
+                lambda: self._evaluate(x, chunk), first, second, "the loss", self._model
+            )
+
+    def _adds_up(self, x: Tensor, chunk: Chunk) -> None:
+        """Whether two halves give what the whole gives."""
+        rows = rows_of(chunk)
+        if rows < 2 or self._draws(x, chunk):
+            return
+        whole = self._evaluate(x, chunk)
+        halves = [
+            self._evaluate(x, part(chunk, *ends)) for ends in ((0, rows // 2), (rows // 2, rows))
+        ]
+        total = sum(h.total.item() for h in halves)
+        size = sum(abs(h.total.item()) for h in halves)
+        denominator = sum(h.denominator for h in halves)
+        loose = torch.finfo(x.dtype).eps ** 0.6
+        apart = abs(whole.total.item() - total) > loose * size
+        if self._loss.is_sum:
+            denominator = whole.denominator
+        if apart or abs(whole.denominator - denominator) > 1e-6 * abs(denominator):
+            remedy = (
+                "Look for layers that mix rows, such as a batch normalisation of your own"
+                if isinstance(self._loss.original, Summed)
+                else "If the loss weighs rows differently, return its sum and denominator through "
+                "`firstish.Summed(fn)`; else look for layers or losses that mix rows"
+            )
+            raise ValueError(
+                f"`FiniteSum(...)` adds up chunks, but {rows} rows have another loss than their "
+                f"halves together ({whole.total.item():.9g} and {total:.9g} in sum): rows are not "
+                f"independent of each other. {remedy}."
+            )
+
+    def _draws(self, x: Tensor, chunk: Chunk) -> bool:
+        before = torch.get_rng_state()
+        self._evaluate(x, chunk)
+        drawn = not torch.equal(before, torch.get_rng_state())
+        torch.set_rng_state(before)
+        return drawn
+
+
+def _refuse_changing_data(chunks: Chunks) -> None:
+    first, second = _fingerprints(chunks), _fingerprints(chunks)
+    if first == second:
+        return
+    if len(first) != len(second):
+        what = f"{len(first)} chunks the first time and {len(second)} the second"
+    else:
+        at = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
+        what = f"chunk {at} differs"
+    raise NondeterministicError(
+        f"`FiniteSum(data=...)` gives other data on a second pass ({what}). Look for shuffling, "
+        "random augmentation in the dataset or its transform, or an iterator that is used up."
+    )
+
+
+def _fingerprints(chunks: Chunks) -> list[tuple[float, ...]]:
+    return [
+        tuple(
+            number
+            for t in tensors_in(chunk)
+            for number in (float(len(t)), float(t.sum(dtype=torch.float64)), *_ends(t))
+        )
+        for chunk in chunks
+    ]
+
+
+def _ends(t: Tensor) -> tuple[float, float]:
+    """Weighted sums of the first and last row, so that an exchange of rows shows."""
+    weights = torch.arange(1, t[0].numel() + 1, dtype=torch.float64, device=t.device)
+    first, last = (row.reshape(-1).to(torch.float64) @ weights for row in (t[0], t[-1]))
+    return float(first), float(last)

@@ -1,0 +1,99 @@
+"""Several processes as one: sums over all of them, and rank 0's word for all.
+
+Every rank calls the same operations in the same order. What they return is the same on every
+rank, to the bit, so that all take the same branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from firstish.errors import RankError
+
+
+class Group:
+    """A process group, or this process alone.
+
+    Args:
+        process_group: of `torch.distributed`; None for this process alone.
+        device: where small messages are made.
+    """
+
+    def __init__(self, process_group: Any = None, device: torch.device | str = "cpu") -> None:
+        self._group = process_group
+        self._device = torch.device(device)
+        self.rank, self.size = 0, 1
+        if process_group is not None:
+            if not dist.is_available() or not dist.is_initialized():
+                raise ValueError(
+                    "`process_group=...` needs `torch.distributed.init_process_group(...)` first; "
+                    "start the script with `torchrun`."
+                )
+            self.rank, self.size = dist.get_rank(process_group), dist.get_world_size(process_group)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is nobody to talk to."""
+        return self.size == 1
+
+    def add(self, tensor: Tensor) -> Tensor:
+        """The sum over all ranks, in place."""
+        if not self.alone:
+            with _explained(self.rank, self.size):
+                dist.all_reduce(tensor, group=self._group)
+        return tensor
+
+    def from_first(self, numbers: Sequence[float]) -> list[float]:
+        """Rank 0's numbers, on every rank."""
+        if self.alone:
+            return list(numbers)
+        message = torch.tensor(list(numbers), dtype=torch.float64, device=self._device)
+        with _explained(self.rank, self.size):
+            dist.broadcast(message, dist.get_global_rank(self._group, 0), group=self._group)
+        return message.tolist()
+
+    def from_all(self, number: float) -> list[float]:
+        """Every rank's number."""
+        if self.alone:
+            return [number]
+        message = torch.zeros(self.size, dtype=torch.float64, device=self._device)
+        message[self.rank] = number
+        return self.add(message).tolist()
+
+    def require_same(self, number: float, what: str, remedy: str) -> None:
+        """Raise on every rank if the ranks disagree."""
+        numbers = self.from_all(number)
+        others = [rank for rank, theirs in enumerate(numbers) if theirs != numbers[0]]
+        if others:
+            raise ValueError(
+                f"The ranks of the process group have different {what}: rank 0 differs from "
+                f"rank {', '.join(map(str, others))}. {remedy}"
+            )
+
+
+class _explained:
+    """Turn the backend's error into one that says what happened and what to do."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self._who = f"rank {rank} of {size}"
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, RuntimeError):
+            raise RankError(
+                f"Another process of the group was lost or did not answer in time (this is "
+                f"{self._who}). Look for its error above, then start the run again. "
+                f"The backend says: {str(error).strip().splitlines()[0][:200]}"
+            ) from error
+
+
+def default_timeout() -> timedelta:
+    """How long a rank waits for the others before it gives up."""
+    return timedelta(minutes=5)

@@ -1,0 +1,213 @@
+"""Data and losses that would make f another function each time are refused, by name."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from firstish import FiniteSum, HessianSample, NondeterministicError, Summed
+
+INPUTS, LABELS = torch.randn(20, 3, dtype=torch.float64), torch.arange(20) % 2
+
+
+def net():
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+
+
+def look(objective):
+    return objective.at(objective.initial()).value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"chunk_size": 0}, ValueError, "`FiniteSum(chunk_size=...)` must be at least 1, got 0"),
+        ({"chunk_size": 2.5}, TypeError, "must be an int, got 2.5"),
+        ({"weight_decay": -1.0}, ValueError, "at least 0 and finite, got -1.0"),
+        ({"product": "gauss-newton"}, ValueError, "use 'auto'"),
+        ({"product": "newton"}, ValueError, "unknown"),
+        ({"hessian_sample": 0}, ValueError, "count of at least 1 or a share in (0, 1], got 0"),
+        ({"hessian_sample": 1.5}, ValueError, "got 1.5"),
+        ({"hessian_sample": "all"}, TypeError, "a count, a share"),
+    ],
+)
+def test_settings(arguments, error, words):
+    with pytest.raises(error) as caught:
+        FiniteSum(net(), F.cross_entropy, (INPUTS, LABELS), **arguments)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "words"),
+    [
+        ((INPUTS[:0], LABELS[:0]), ValueError, "is empty"),
+        ((INPUTS, LABELS[:-1]), ValueError, "different numbers of rows: 20, 19"),
+        ((INPUTS.numpy(), LABELS.numpy()), TypeError, "Use `torch.as_tensor`"),
+        ({"x": INPUTS}, TypeError, "a Dataset or a DataLoader, got dict"),
+        (TensorDataset(INPUTS[:0], LABELS[:0]), ValueError, "is empty"),
+    ],
+)
+def test_data(data, error, words):
+    with pytest.raises(error) as caught:
+        FiniteSum(net(), F.cross_entropy, data)
+    assert words in str(caught.value)
+
+
+def test_model_and_loss():
+    with pytest.raises(TypeError, match=r"must be an nn\.Module"):
+        FiniteSum(lambda x: x, F.cross_entropy, (INPUTS, LABELS))
+    with pytest.raises(TypeError, match="must be callable"):
+        FiniteSum(net(), "mse", (INPUTS, LABELS))
+    with pytest.raises(ValueError, match="`reduction='none'`, but f is one number"):
+        FiniteSum(net(), nn.CrossEntropyLoss(reduction="none"), (INPUTS, LABELS))
+    with pytest.raises(TypeError, match=r"must return \(sum, denominator\), got Tensor"):
+        look(FiniteSum(net(), Summed(F.cross_entropy), (INPUTS, LABELS)))
+
+
+@pytest.mark.parametrize("label", [2, -1])
+def test_labels_out_of_range(label):
+    labels = LABELS.clone()
+    labels[13] = label
+    with pytest.raises(ValueError, match=rf"has the label {label}, .* labels must be 0 to 1"):
+        look(FiniteSum(net(), F.cross_entropy, (INPUTS, labels), chunk_size=7))
+
+
+def test_every_target_ignored():
+    with pytest.raises(ValueError, match="nothing to average over"):
+        look(FiniteSum(net(), F.cross_entropy, (INPUTS, torch.full((20,), -100)), check=False))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"shuffle": True}, "has a RandomSampler. Use `shuffle=False`"),
+        ({"drop_last": True, "batch_size": 3}, "`drop_last=True`"),
+        (
+            {"sampler": torch.utils.data.SubsetRandomSampler(range(20))},
+            "has a SubsetRandomSampler",
+        ),
+        (
+            {
+                "sampler": torch.utils.data.DistributedSampler(
+                    TensorDataset(INPUTS), num_replicas=3, rank=0, shuffle=False
+                )
+            },
+            "DistributedSampler repeats some",
+        ),
+    ],
+)
+def test_loaders_that_do_not_give_every_row_in_order(settings, words):
+    loader = DataLoader(TensorDataset(INPUTS, LABELS), **settings)
+    with pytest.raises(ValueError, match=r"FiniteSum") as caught:
+        FiniteSum(net(), F.cross_entropy, loader)
+    assert words in str(caught.value)
+
+
+class Augmented(Dataset):
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, i):
+        return INPUTS[i] + 0.01 * torch.randn(3, dtype=torch.float64), LABELS[i]
+
+
+class Stream(IterableDataset):
+    """Used up after one pass."""
+
+    def __init__(self):
+        self.rows = iter(zip(INPUTS, LABELS, strict=True))
+
+    def __iter__(self):
+        return self.rows
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (Augmented(), "chunk 0 differs"),
+        (DataLoader(Augmented(), batch_size=5), "random augmentation"),
+        (DataLoader(Stream(), batch_size=5), "4 chunks the first time and 0 the second"),
+    ],
+)
+def test_data_that_changes(data, words):
+    with pytest.raises(NondeterministicError) as caught:
+        look(FiniteSum(net(), F.cross_entropy, data))
+    assert words in str(caught.value)
+
+
+def test_an_iterable_dataset_needs_a_loader():
+    with pytest.raises(TypeError, match="Wrap it in `DataLoader"):
+        FiniteSum(net(), F.cross_entropy, Stream())
+
+
+def test_batch_norm_in_train_mode_is_named():
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
+    with pytest.raises(ValueError, match=r"depends on the chunk: '1', BatchNorm1d"):
+        look(FiniteSum(model, F.cross_entropy, (INPUTS, LABELS)))
+    look(FiniteSum(model.eval(), F.cross_entropy, (INPUTS, LABELS)))
+    model = nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False), nn.Linear(3, 2)).double()
+    with pytest.raises(ValueError, match=r"depends on the chunk: '0'"):
+        look(FiniteSum(model.eval(), F.cross_entropy, (INPUTS, LABELS)))
+
+
+class Centred(nn.Module):
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+def test_rows_that_depend_on_each_other():
+    model = nn.Sequential(nn.Linear(3, 2), Centred()).double()
+    with pytest.raises(ValueError, match="rows are not independent"):
+        look(FiniteSum(model, F.cross_entropy, (INPUTS, LABELS)))
+
+    def weighed(outputs, labels):
+        return F.cross_entropy(outputs, labels, weight=torch.tensor([1.0, 9.0]).double())
+
+    uneven = torch.cat([LABELS[:15], torch.zeros(5, dtype=torch.int64)])
+    with pytest.raises(ValueError, match=r"through `firstish.Summed\(fn\)`"):
+        look(FiniteSum(net(), weighed, (INPUTS, uneven)))
+
+
+def test_a_loss_that_differs_between_two_evaluations():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.calls = nn.Linear(3, 2).double(), 0
+
+        def forward(self, x):
+            self.calls += 1
+            return self.layer(x) * self.calls
+
+    with pytest.raises(NondeterministicError, match="Counting"):
+        look(FiniteSum(Counting(), F.cross_entropy, (INPUTS, LABELS)))
+
+
+def test_a_loss_without_parameters():
+    with pytest.raises(ValueError, match="does not depend on the parameters"):
+        look(FiniteSum(net(), lambda o, t: torch.tensor(1.0), (INPUTS, LABELS)))
+
+
+def test_samples_need_rows_and_no_dropout():
+    loader = DataLoader(Stream(), batch_size=5)
+    with pytest.raises(ValueError, match="draws rows"):
+        FiniteSum(net(), F.cross_entropy, loader, hessian_sample=5)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(), nn.Linear(4, 2)).double().train()
+    objective = FiniteSum(model, F.cross_entropy, (INPUTS, LABELS), hessian_sample=5)
+    point = objective.at(objective.initial())
+    with pytest.raises(ValueError, match=r"Use `model.eval\(\)`"):
+        point.hvp(point.grad)
+    with pytest.raises(ValueError, match="error"):
+        HessianSample(error=0.0, failure_probability=0.1, max_lipschitz=1.0)
+
+
+def test_a_model_wrapped_in_data_parallel_is_unwrapped():
+    model = net()
+    with pytest.warns(UserWarning, match="DataParallel, which does not support second derivatives"):
+        objective = FiniteSum(nn.DataParallel(model), F.cross_entropy, (INPUTS, LABELS))
+    assert objective.model is model
+
+
+def test_a_process_group_needs_torchrun():
+    with pytest.raises(ValueError, match="start the script with `torchrun`"):
+        FiniteSum(net(), F.cross_entropy, (INPUTS, LABELS), process_group=object())
