@@ -15,5 +15,5 @@ class ProductError(RuntimeError):
     """A Hessian-vector product could not be computed in the way that was asked for."""
 
 
-class RankError(RuntimeError):
-    """Another process of the group was lost, stalled, or holds something else."""
+class RankError(ConnectionError):
+    """Another process of the group was lost, or did not answer in time."""

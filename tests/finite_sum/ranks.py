@@ -1,0 +1,154 @@
+"""What two processes do, started by `torchrun`; each task prints one JSON line on each rank."""
+
+import json
+import os
+import signal
+import sys
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+
+import firstish
+from firstish import FiniteSum, ScaledGradient
+
+ROWS = 53
+
+
+def logistic():
+    return nn.Linear(6, 4).double()
+
+
+def mlp():
+    layers = nn.Linear(6, 9), nn.GELU(), nn.Linear(9, 5), nn.Tanh(), nn.Linear(5, 4)
+    return nn.Sequential(*layers).double()
+
+
+MODELS = {"logistic": logistic, "mlp": mlp}
+
+
+def data():
+    torch.manual_seed(2)
+    return torch.randn(ROWS, 6, dtype=torch.float64), torch.randint(4, (ROWS,))
+
+
+def build(model, share, group=None, **settings):
+    torch.manual_seed(1)
+    inputs, labels = data()
+    weight = torch.tensor([1.0, 0.5, 2.0, 1.0], dtype=torch.float64)
+    loss_fn = nn.CrossEntropyLoss(weight)
+    part = (inputs[share], labels[share])
+    settings = {"chunk_size": 20, "weight_decay": 1e-2, **settings}
+    return FiniteSum(MODELS[model](), loss_fn, part, process_group=group, **settings)
+
+
+def points(objective, count):
+    generator = torch.Generator().manual_seed(3)
+    x0 = objective.initial()
+    return [x0 + torch.randn(len(x0), generator=generator, dtype=x0.dtype) for _ in range(count)]
+
+
+def tell(objective):
+    """f, g and Hg at 50 points, x after 5 steps, the steps of 50."""
+    told = []
+    for x in points(objective, 50):
+        point = objective.at(x)
+        told.append([point.value, point.grad.tolist(), point.hvp(point.grad).vector.tolist()])
+    run = {"gtol": 0, "method": ScaledGradient()}
+    few = firstish.minimize(objective, objective.initial(), max_iterations=5, **run)
+    many = firstish.minimize(objective, objective.initial(), max_iterations=50, **run)
+    steps = [[str(r.curvature), r.scaling, r.step_size, r.trials] for r in many.history]
+    return {"points": told, "x": few.x.tolist(), "steps": steps, "calls": many.oracle_calls}
+
+
+def equal(rank, group):
+    """Uneven shards, one of them empty in the last case."""
+    for model in MODELS:
+        for cut in (20, ROWS):
+            share = slice(0, cut) if rank == 0 else slice(cut, ROWS)
+            for sample in (None, 0.3):
+                yield [model, cut, sample], tell(build(model, share, group, hessian_sample=sample))
+
+
+def stop(rank, group):
+    """Rank 0's clock and callback decide for all; their own would differ."""
+    objective = build("mlp", slice(rank, None, 2), group)
+    def look(progress):
+        return rank == 0 and progress.row.iteration == 3
+
+    result = firstish.minimize(objective, objective.initial(), gtol=0, callback=look)
+    yield "callback", [result.status.name, result.iterations]
+    objective = build("mlp", slice(rank, None, 2), group)
+    real = time.perf_counter
+    time.perf_counter = lambda: real() * (1.0 if rank == 0 else 0.01)
+    result = firstish.minimize(objective, objective.initial(), gtol=0, max_seconds=0.5)
+    yield "seconds", [result.status.name, result.iterations]
+
+
+def different(rank, group):
+    """What ranks must have in common."""
+    for what in ("model", "decay", "start"):
+        torch.manual_seed(1)
+        model = nn.Linear(6, 4 + (rank if what == "model" else 0)).double()
+        decay = 0.1 * rank if what == "decay" else 0.1
+        try:
+            objective = FiniteSum(
+                model, F.cross_entropy, data(), weight_decay=decay, process_group=group
+            )
+            _ = objective.at(objective.initial() + (rank if what == "start" else 0)).value
+        except ValueError as error:
+            yield what, str(error)
+        else:
+            yield what, "no error"
+
+
+def lost(rank, group):
+    """Rank 1 is killed in its fifth iteration."""
+    objective = build("mlp", slice(rank, None, 2), group)
+
+    def look(progress):
+        if rank == 1 and progress.row.iteration == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    start = time.monotonic()
+    try:
+        firstish.minimize(objective, objective.initial(), gtol=0, callback=look)
+    except firstish.RankError as error:
+        yield "lost", [str(error), time.monotonic() - start]
+        raise SystemExit(3) from error
+
+
+def stalled(rank, group):
+    """Rank 1 sleeps for longer than the others wait."""
+    objective = build("mlp", slice(rank, None, 2), group)
+
+    def look(progress):
+        if rank == 1 and progress.row.iteration == 4:
+            time.sleep(60)
+
+    start = time.monotonic()
+    try:
+        firstish.minimize(objective, objective.initial(), gtol=0, callback=look)
+    except firstish.RankError as error:
+        yield "stalled", [str(error), time.monotonic() - start]
+        raise SystemExit(3) from error
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)  # as in the tests that compare
+    seconds = float(os.environ.get("WAIT", "60"))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=seconds))
+    rank = dist.get_rank()
+    with open(f"{sys.argv[2]}.{rank}", "w") as file:
+        for name, told in globals()[sys.argv[1]](rank, dist.group.WORLD):
+            file.write(json.dumps([name, told]) + "\n")
+            file.flush()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

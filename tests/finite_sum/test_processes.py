@@ -1,0 +1,124 @@
+"""Two processes = one; they stop together; a lost or stalled one ends the other with a reason."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import firstish
+
+sys.path.insert(0, str(Path(__file__).parent))
+import ranks
+
+SCRIPT = Path(ranks.__file__)
+SOURCE = Path(firstish.__file__).parents[1]
+
+
+def start(task, out, **environment):
+    """Both ranks, without torchrun's own watching, so that each must end by itself."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(SOURCE),
+        **environment,
+    }
+    return [
+        subprocess.Popen(
+            [sys.executable, SCRIPT, task, out],
+            env={**common, "RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+
+
+def told(out, rank):
+    lines = Path(f"{out}.{rank}").read_text().splitlines()
+    return [(tuple(n) if isinstance(n, list) else n, t) for n, t in map(json.loads, lines)]
+
+
+def both(task, tmp_path):
+    out = tmp_path / task
+    processes = start(task, out)
+    errors = [p.communicate(timeout=240)[1] for p in processes]
+    assert [p.returncode for p in processes] == [0, 0], errors
+    return told(out, 0), told(out, 1)
+
+
+def close(one, two, rel):
+    if isinstance(one, list):
+        scale = max(map(abs, one))
+        assert all(abs(a - b) <= rel * scale for a, b in zip(one, two, strict=True))
+    else:
+        assert two == pytest.approx(one, rel=rel)
+
+
+def test_two_processes_equal_one(tmp_path):
+    zero, one = both("equal", tmp_path)
+    assert zero == one  # to the bit: every rank sees the same numbers
+    for (model, _, sample), theirs in zero:
+        mine = ranks.tell(ranks.build(model, slice(None), hessian_sample=sample))
+        if sample is None:  # a sample depends on the last bit of f
+            for a, b in zip(mine["points"], theirs["points"], strict=True):
+                for x, y in zip(a, b, strict=True):
+                    close(x, y, 1e-13)
+            close(mine["x"], theirs["x"], 1e-12)
+            assert mine["steps"] == theirs["steps"]
+            assert mine["calls"] == theirs["calls"]
+        else:
+            for a, b in zip(mine["points"], theirs["points"], strict=True):
+                close(a[0], b[0], 1e-13)
+                close(a[1], b[1], 1e-13)
+    assert len(zero) == 8
+
+
+def test_ranks_stop_together(tmp_path):
+    zero, one = both("stop", tmp_path)
+    assert zero == one
+    (_, callback), (_, seconds) = zero
+    assert callback == ["STOPPED", 4]
+    assert seconds[0] == "MAX_SECONDS"
+
+
+def test_ranks_that_differ_are_refused_on_every_rank(tmp_path):
+    zero, one = both("different", tmp_path)
+    assert zero == one
+    messages = dict(zero)
+    assert "different models or settings: rank 0 differs from rank 1" in messages["model"]
+    assert "different models or settings" in messages["decay"]
+    assert "different starting points" in messages["start"]
+    assert "Seed every rank the same" in messages["start"]
+
+
+def test_a_killed_rank_ends_the_other_with_the_reason(tmp_path):
+    out = tmp_path / "lost"
+    processes = start("lost", out, WAIT="20")
+    for p in processes:
+        p.communicate(timeout=120)
+    assert [p.returncode for p in processes] == [3, -9]
+    ((_, (message, seconds)),) = told(out, 0)
+    assert "lost or did not answer in time (this is rank 0 of 2)" in message
+    assert seconds < 60
+
+
+def test_a_stalled_rank_ends_the_other_within_the_time_out(tmp_path):
+    out = tmp_path / "stalled"
+    processes = start("stalled", out, WAIT="5")
+    processes[0].communicate(timeout=120)
+    assert processes[0].returncode == 3
+    ((_, (message, seconds)),) = told(out, 0)
+    assert "did not answer in time" in message
+    assert seconds < 40
+    processes[1].kill()
+    processes[1].communicate()
