@@ -15,6 +15,7 @@ from firstish.objectives import (
     Objective,
     Point,
     Product,
+    ShardedSum,
     Summed,
     estimate_max_lipschitz,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "Row",
     "ScaledGD",
     "ScaledGradient",
+    "ShardedSum",
     "Status",
     "Step",
     "Summed",

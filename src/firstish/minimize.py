@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from firstish.loop import Limits, Run, Status
 from firstish.methods.base import AnyMethod
 from firstish.methods.scaled_gradient import ScaledGradient
-from firstish.objectives.finite_sum import FiniteSum
 from firstish.objectives.function import FunctionObjective
 from firstish.objectives.graph import GraphObjective
 from firstish.objectives.module import ModuleObjective
 from firstish.objectives.point import Objective
+from firstish.objectives.row_sum import RowSum
 from firstish.records import Entry, Row
 
 
@@ -142,7 +142,7 @@ def minimize(
     try:
         status = _drive(run, limits, callback, history, shape)
     finally:
-        if isinstance(x0, nn.Module) and isinstance(objective, ModuleObjective | FiniteSum):
+        if isinstance(x0, nn.Module) and isinstance(objective, ModuleObjective | RowSum):
             objective.load(run.point.x)  # also after Ctrl-C: what was reached is not lost
     return _result(run, status, history, shape)
 
@@ -200,7 +200,7 @@ def _start(
 ) -> tuple[Objective, Tensor, torch.Size]:
     """The objective, the first vector and the shape the user thinks in."""
     if isinstance(x0, nn.Module):
-        if not isinstance(fun, ModuleObjective | FiniteSum) or not fun.is_of(x0):
+        if not isinstance(fun, ModuleObjective | RowSum) or not fun.is_of(x0):
             raise TypeError(
                 "`minimize(fun, x0)` takes a module as x0 only with its own objective: "
                 "`minimize(ModuleObjective(model, ...), model)`."
@@ -215,7 +215,7 @@ def _start(
     if x0.numel() == 0:
         raise ValueError("`minimize(fun, x0)` got an empty x0: there is nothing to minimise over.")
     x = x0.detach().clone().reshape(-1)
-    if isinstance(fun, GraphObjective | FiniteSum):
+    if isinstance(fun, GraphObjective | RowSum):
         fun.check_vector(x)
     if isinstance(fun, Objective):
         return fun, x, x0.shape

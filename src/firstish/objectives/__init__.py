@@ -7,6 +7,7 @@ from firstish.objectives.module import ModuleObjective
 from firstish.objectives.point import Depth, Meter, Objective, Point, Product
 from firstish.objectives.row_curvature import estimate_max_lipschitz
 from firstish.objectives.sampling import HessianSample
+from firstish.objectives.sharded_sum import ShardedSum
 from firstish.objectives.summed import Summed
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Objective",
     "Point",
     "Product",
+    "ShardedSum",
     "Summed",
     "estimate_max_lipschitz",
 ]

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import math
-import zlib
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from firstish.objectives import sampling
-from firstish.objectives.choosing import ChoosingPoint
-from firstish.objectives.chunks import Chunk, as_chunks, mapped, rows_of
+from firstish.objectives.chunks import Chunk, mapped, rows_of
 from firstish.objectives.first_look import FirstLook
 from firstish.objectives.functional import FunctionalLoss
 from firstish.objectives.group import Group
 from firstish.objectives.loss import independent
-from firstish.objectives.point import Depth, Meter, Point, Product
-from firstish.objectives.products import FLOAT64_EPS, Mode, ProductChoice
-from firstish.objectives.random_state import Replay
+from firstish.objectives.products import Mode
+from firstish.objectives.row_sum import RowSum, RowSumPoint, Totals
+from firstish.objectives.sampling import SampleSize
 from firstish.objectives.summed import Sum, SummedLoss
 from firstish.objectives.watch import graph_eps
-from firstish.vectors import dot
 
 
-class Totals(NamedTuple):
-    """Sums over all rows of all processes."""
-
-    value: float
-    denominator: float
-    vector: Tensor | None = None  # of the gradient, or of the product
-    kept: tuple[Tensor, Tensor] | None = None  # the gradient with its graph, and the leaf
-
-
-class FiniteSum:
+class FiniteSum(RowSum):
     """f(x) = sum of the rows' losses / their denominator + weight_decay/2 |x|^2, chunk by chunk.
 
     It gives what `ModuleObjective` gives, in memory that does not grow with the data: no graph
@@ -69,6 +55,8 @@ class FiniteSum:
         1.0
     """
 
+    call = "FiniteSum"
+
     def __init__(
         self,
         model: nn.Module,
@@ -77,7 +65,7 @@ class FiniteSum:
         *,
         chunk_size: int = 4096,
         weight_decay: float = 0.0,
-        hessian_sample: sampling.SampleSize | None = None,
+        hessian_sample: SampleSize | None = None,
         process_group: Any = None,
         product: Mode = "auto",
         check: bool = True,
@@ -85,79 +73,21 @@ class FiniteSum:
     ) -> None:
         if product == "gauss-newton":
             raise ValueError("`FiniteSum(product='gauss-newton')` is not there: use 'auto'.")
-        if not 0 <= weight_decay < math.inf:
-            raise ValueError(
-                f"`FiniteSum(weight_decay=...)` must be at least 0 and finite, got {weight_decay}."
-            )
-        sampling.check_sample(hessian_sample, "FiniteSum")
-        self._loss = SummedLoss(loss_fn, "FiniteSum")
-        self._function = FunctionalLoss(model, self._loss, "FiniteSum")
-        self.model = self._function.model
-        self.layout = self._function.layout
-        self.chunks = as_chunks(data, chunk_size)
-        self.group = Group(process_group, self.layout.device)
-        self.weight_decay = weight_decay
-        self.meter = Meter()
-        self.product = ProductChoice(product, "FiniteSum")
-        self.grad_scale = 0.0
-        self.eps = torch.finfo(self.layout.dtype).eps
-        self.seed = seed
-        self._random = Replay()
+        summed = SummedLoss(loss_fn, self.call)
+        self._function = FunctionalLoss(model, summed, self.call)
+        super().__init__(
+            self._function,
+            summed,
+            Group(process_group, self._function.layout.device),
+            data,
+            chunk_size=chunk_size,
+            weight_decay=weight_decay,
+            hessian_sample=hessian_sample,
+            product=product,
+            seed=seed,
+        )
         self._keepable = self.chunks.single
         self._look = FirstLook(self.model, self._loss, self.local_sum) if check else None
-        self._looked = False
-        self.rows, self.sample_size = self._sizes(hessian_sample)
-        self._require_same(weight_decay, product, seed)
-
-    def _sizes(self, hessian_sample: sampling.SampleSize | None) -> tuple[int | None, int | None]:
-        """The rows of all processes, and how many a product draws of them."""
-        mine = self.chunks.total
-        if mine is None or not self.chunks.can_sample:
-            if hessian_sample is not None:
-                raise ValueError(
-                    "`FiniteSum(hessian_sample=...)` draws rows, but this DataLoader gives "
-                    "batches only. Use a Dataset, or a DataLoader in plain order over one."
-                )
-            self._offset = 0
-            return None, None
-        counts = [int(n) for n in self.group.from_all(mine)]
-        total = sum(counts)
-        if total == 0:
-            raise ValueError("`FiniteSum(data=...)` is empty: there is no row to average over.")
-        self._offset = sum(counts[: self.group.rank])
-        if hessian_sample is None:
-            return total, None
-        size = sampling.sample_size(hessian_sample, total)
-        return total, None if size >= total else size
-
-    def _require_same(self, *settings: object) -> None:
-        layout = self.layout
-        text = repr((layout.shapes, layout.dtype, self.sample_size, *settings))
-        self.group.require_same(
-            zlib.crc32(text.encode()),
-            "models or settings",
-            "Build the same model with the same arguments on every rank.",
-        )
-
-    def is_of(self, module: nn.Module) -> bool:
-        """Whether this is the objective of that module."""
-        return self._function.is_of(module)
-
-    def initial(self) -> Tensor:
-        """The model's parameters as one vector."""
-        return self._function.initial()
-
-    def load(self, x: Tensor) -> None:
-        """Write the vector into the model's parameters."""
-        self._function.load(x)
-
-    def check_vector(self, x: Tensor) -> None:
-        """Refuse a vector that is not one of this objective's."""
-        self.layout.check_vector(x)
-
-    def at(self, x: Tensor, depth: Depth = "product") -> FiniteSumPoint:
-        """The point x, not yet evaluated."""
-        return FiniteSumPoint(self, x, depth)
 
     def local_sum(self, leaf: Tensor, chunk: Chunk) -> Sum:
         """One chunk's sum and denominator, with a graph if the leaf requires one."""
@@ -169,11 +99,7 @@ class FiniteSum:
         assert isinstance(result, Sum)
         return result
 
-    def first_look(self, x: Tensor) -> None:
-        """Before the first evaluation: see whether the data and the loss can be trusted."""
-        if self._looked:
-            return
-        self._looked = True
+    def _look_at(self, x: Tensor) -> None:
         self.group.require_same(
             float(x.sum(dtype=torch.float64)),
             "starting points",
@@ -231,7 +157,7 @@ class FiniteSum:
         return self.group.add(vector) / share
 
     def hessian_product(
-        self, point: FiniteSumPoint, v: Tensor, kept: tuple[Tensor, Tensor] | None
+        self, point: RowSumPoint, v: Tensor, kept: tuple[Tensor, Tensor] | None
     ) -> Tensor:
         """The sum over the rows, or rows/sample times that over a sample of them.
 
@@ -244,7 +170,7 @@ class FiniteSum:
         return vector / share
 
     def _product_pass(
-        self, point: FiniteSumPoint, v: Tensor, kept: tuple[Tensor, Tensor] | None
+        self, point: RowSumPoint, v: Tensor, kept: tuple[Tensor, Tensor] | None
     ) -> Tensor:
         vector, failure = self._zeros(extra=1), None
         try:
@@ -273,13 +199,8 @@ class FiniteSum:
         (g,) = torch.autograd.grad(total, leaf, create_graph=create_graph)
         return g
 
-    def _zeros(self, extra: int = 0) -> Tensor:
-        wide = torch.float32 if self.layout.device.type == "mps" else torch.float64
-        return torch.zeros(self.layout.total + extra, dtype=wide, device=self.layout.device)
-
     def _reduced(self, value: float, denominator: float, vector: Tensor | None) -> Totals:
         """The sums over all processes, in one message."""
-        self._loss.look = False  # every label has been seen
         size = 0 if vector is None else len(vector)
         if not self.group.alone:
             numbers = torch.tensor([value, denominator], dtype=torch.float64)
@@ -288,28 +209,7 @@ class FiniteSum:
             self.group.add(bucket)
             value, denominator = bucket[size:].tolist()
             vector = None if vector is None else bucket[:size]
-        if self._loss.is_sum:
-            denominator = 1.0
-        if denominator == 0:
-            raise ValueError(
-                "`FiniteSum(data=...)` has nothing to average over: the denominator of the loss "
-                "is 0 (no rows, or every target ignored)."
-            )
-        return Totals(value, denominator, vector)
-
-    def sample(self, value: float, grad_norm: float) -> Iterable[Chunk]:
-        """The rows of this process that a product at a point with these numbers uses."""
-        if self.sample_size is None or self.rows is None:
-            return self.chunks
-        if self._random.draws:
-            raise ValueError(
-                "`FiniteSum(hessian_sample=...)` needs a loss without random numbers: a dropout "
-                "mask belongs to its row. Use `model.eval()`."
-            )
-        chosen = sampling.draw(self.seed, value, grad_norm, self.sample_size, self.rows)
-        mine = self.chunks.total or 0
-        local = chosen[(chosen >= self._offset) & (chosen < self._offset + mine)] - self._offset
-        return self.chunks.rows(local)
+        return self._checked(value, denominator, vector)
 
 
 def product_on(g: Tensor, leaf: Tensor, v: Tensor) -> Tensor:
@@ -318,87 +218,3 @@ def product_on(g: Tensor, leaf: Tensor, v: Tensor) -> Tensor:
         return torch.zeros_like(v)
     (h,) = torch.autograd.grad(g, leaf, v, allow_unused=True)
     return torch.zeros_like(v) if h is None else h
-
-
-class FiniteSumPoint(ChoosingPoint):
-    """A point of a `FiniteSum`."""
-
-    _totals: Totals | None = None
-
-    def __init__(self, objective: FiniteSum, x: Tensor, depth: Depth) -> None:
-        super().__init__(x, objective.meter, depth)
-        self.objective: FiniteSum = objective
-        if objective.sample_size is not None and objective.rows is not None:
-            self.product_fraction = objective.sample_size / objective.rows
-
-    @property
-    def eps(self) -> float:
-        """Unit roundoff of the arithmetic f is computed in."""
-        return self.objective.eps
-
-    def at(self, x: Tensor, depth: Depth = "product") -> Point:
-        """Another point of the same objective."""
-        return self.objective.at(x, depth)
-
-    def release(self) -> None:
-        """Drop the graph of a single chunk."""
-        if self._totals is not None and self._totals.kept is not None:
-            self._totals = self._totals._replace(kept=None)
-
-    def _value(self) -> float:
-        objective, x = self.objective, self.x
-        objective.first_look(x)
-        if self.depth == "value":
-            totals = objective.value(x)
-        else:  # speculative: the gradient will most likely be wanted
-            totals = self._totals = objective.gradient(x, self._keeps_graph())
-        decay = objective.weight_decay
-        value = totals.value / totals.denominator
-        return value + decay / 2 * dot(x, x) if decay else value
-
-    @property
-    def denominator(self) -> float:
-        """What the sum over all rows is divided by."""
-        _ = self.grad
-        assert self._totals is not None
-        return self._totals.denominator
-
-    def _keeps_graph(self) -> bool:
-        exact = self.objective.product.keeps_gradient_graph
-        return self.depth == "product" and exact and self.objective.sample_size is None
-
-    def _gradient(self) -> Tensor:
-        if self._totals is None:
-            self._totals = self.objective.gradient(self.x, self._keeps_graph())
-        totals = self._totals
-        assert totals.vector is not None
-        g = self._finished(totals.vector, self.x)
-        self._totals = totals._replace(vector=None)
-        return g
-
-    def _gradient_at(self, x: Tensor) -> Tensor:
-        if self.objective.sample_size is None:
-            vector = self.objective.gradient(x).vector
-            assert vector is not None
-        else:
-            chunks = self.objective.sample(self.value, self.grad_norm)
-            vector = self.objective.sampled_gradient(x, chunks, self.product_fraction)
-        return self._finished(vector, x)
-
-    def _difference_base(self) -> Tensor:
-        return self.grad if self.objective.sample_size is None else self._gradient_at(self.x)
-
-    def _exact(self, v: Tensor) -> Product:
-        kept = None if self._totals is None else self._totals.kept
-        vector = self.objective.hessian_product(self, v, kept)
-        self.release()
-        relative = 0.0 if self.eps <= FLOAT64_EPS else 8 * self.eps
-        return Product(self._finished(vector, v), relative)
-
-    def _finished(self, total: Tensor, of: Tensor) -> Tensor:
-        """A sum of derivatives to the derivative of f."""
-        assert self._totals is not None
-        mean = total / self._totals.denominator
-        if self.objective.weight_decay:
-            mean.add_(of, alpha=self.objective.weight_decay)
-        return mean.to(self.objective.layout.dtype)

@@ -31,24 +31,13 @@ class FirstLook:
 
     def __call__(self, x: Tensor, chunks: Chunks) -> None:
         """Look at everything once; the data twice if it is not plain tensors."""
-        self._refuse_batch_norm()
+        refuse_batch_norm(self._model, self._loss.call)
         if not isinstance(chunks, TensorChunks):
-            _refuse_changing_data(chunks)
+            refuse_changing_data(chunks)
         for chunk in chunks:
             self._same_twice(x, chunk)
             self._adds_up(x, chunk)
             break
-
-    def _refuse_batch_norm(self) -> None:
-        for name, module in self._model.named_modules():
-            if not isinstance(module, nn.modules.batchnorm._BatchNorm):
-                continue
-            if module.training or module.running_mean is None:
-                raise ValueError(
-                    f"`FiniteSum(model=...)` has BatchNorm that depends on the chunk: '{name}', "
-                    f"{module!r}. Call `model.eval()`, or use another normalisation "
-                    "(`GroupNorm`, `LayerNorm`), or `ModuleObjective`."
-                )
 
     def _same_twice(self, x: Tensor, chunk: Chunk) -> None:
         state = torch.get_rng_state()
@@ -78,17 +67,7 @@ class FirstLook:
         if self._loss.is_sum:
             denominator = whole.denominator
         if apart or abs(whole.denominator - denominator) > 1e-6 * abs(denominator):
-            remedy = (
-                "Look for layers that mix rows, such as a batch normalisation of your own"
-                if isinstance(self._loss.original, Summed)
-                else "If the loss weighs rows differently, return its sum and denominator through "
-                "`firstish.Summed(fn)`; else look for layers or losses that mix rows"
-            )
-            raise ValueError(
-                f"`FiniteSum(...)` adds up chunks, but {rows} rows have another loss than their "
-                f"halves together ({whole.total.item():.9g} and {total:.9g} in sum): rows are not "
-                f"independent of each other. {remedy}."
-            )
+            raise mixed_rows(self._loss, rows, whole.total.item(), total)
 
     def _draws(self, x: Tensor, chunk: Chunk) -> bool:
         before = torch.get_rng_state()
@@ -98,7 +77,36 @@ class FirstLook:
         return drawn
 
 
-def _refuse_changing_data(chunks: Chunks) -> None:
+def mixed_rows(loss: SummedLoss, rows: int, whole: float, halves: float) -> ValueError:
+    """The error for rows whose loss is another than that of their halves together."""
+    remedy = (
+        "Look for layers that mix rows, such as a batch normalisation of your own"
+        if isinstance(loss.original, Summed)
+        else "If the loss weighs rows differently, return its sum and denominator through "
+        "`firstish.Summed(fn)`; else look for layers or losses that mix rows"
+    )
+    return ValueError(
+        f"`{loss.call}(...)` adds up chunks, but {rows} rows have another loss than their "
+        f"halves together ({whole:.9g} and {halves:.9g} in sum): rows are not "
+        f"independent of each other. {remedy}."
+    )
+
+
+def refuse_batch_norm(model: nn.Module, call: str) -> None:
+    """Raise if the model has statistics of the chunk in it."""
+    for name, module in model.named_modules():
+        if not isinstance(module, nn.modules.batchnorm._BatchNorm):
+            continue
+        if module.training or module.running_mean is None:
+            raise ValueError(
+                f"`{call}(model=...)` has BatchNorm that depends on the chunk: '{name}', "
+                f"{module!r}. Call `model.eval()`, or use another normalisation "
+                "(`GroupNorm`, `LayerNorm`), or `ModuleObjective`."
+            )
+
+
+def refuse_changing_data(chunks: Chunks) -> None:
+    """Raise if a second pass over the data gives something else."""
     first, second = _fingerprints(chunks), _fingerprints(chunks)
     if first == second:
         return

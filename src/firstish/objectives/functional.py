@@ -33,6 +33,7 @@ class FunctionalLoss:
         self.model = _unwrapped(model, call)
         named = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         self.layout = Layout(list(named.values()), f"{call}(model)")
+        self.shapes = self.layout.shapes
         self.parameters = list(named.values())
         self._names = [f"model.{name}" for name in named]
         self._loss = _Loss(self.model, loss_fn)

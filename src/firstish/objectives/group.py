@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from firstish.errors import RankError
+
+T = TypeVar("T")
 
 
 class Group:
@@ -48,6 +50,27 @@ class Group:
             with _explained(self.rank, self.size):
                 dist.all_reduce(tensor, group=self._group)
         return tensor
+
+    def largest(self, tensor: Tensor) -> Tensor:
+        """The largest of all ranks, entry by entry, in place."""
+        if not self.alone:
+            with _explained(self.rank, self.size):
+                dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self._group)
+        return tensor
+
+    def any(self, here: bool) -> bool:
+        """Whether it is so on some rank."""
+        return any(self.from_all(float(here)))
+
+    def object_from(self, rank: int, thing: T) -> T:
+        """That rank's object, on every rank."""
+        if self.alone:
+            return thing
+        box = [thing]
+        source = dist.get_global_rank(self._group, rank)
+        with _explained(self.rank, self.size):
+            dist.broadcast_object_list(box, source, group=self._group, device=self._device)
+        return box[0]
 
     def from_first(self, numbers: Sequence[float]) -> list[float]:
         """Rank 0's numbers, on every rank."""
