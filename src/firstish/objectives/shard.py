@@ -77,7 +77,7 @@ class Shard(Tensor):
                 return whole(*args, **kwargs)
             if name in _READS:
                 return func(*args, **kwargs)
-            if not (name in _LOCALS or _is_elementwise(name) or _is_single_cat(name, args)):
+            if not (name in _LOCALS or _is_elementwise(name) or _is_all(name, args)):
                 raise TypeError(
                     f"`{name}` of a vector that is spread over processes is not known. Use "
                     "elementwise operations, `dot`, `sum`, `max`, `min` and `equal`; "
@@ -118,8 +118,14 @@ def _is_elementwise(name: str) -> bool:
     return any(torch.Tag.pointwise in getattr(packet, o).tags for o in packet.overloads())
 
 
-def _is_single_cat(name: str, args: tuple[Any, ...]) -> bool:
-    return name == "cat" and len(args[0]) == 1  # torch's L-BFGS gathers its one parameter so
+def _is_all(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether a selection leaves nothing out, as when torch's L-BFGS gathers one parameter."""
+    if name == "cat":
+        return len(args[0]) == 1
+    if name == "__getitem__" and isinstance(args[1], slice):
+        v, taken = args
+        return taken.indices(v.spread.total) == (0, v.spread.total, 1)
+    return False
 
 
 def _own(v: Any) -> Tensor:

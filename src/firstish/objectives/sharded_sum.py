@@ -94,6 +94,7 @@ class ShardedSum(RowSum):
             seed=seed,
         )
         self._check = check
+        self._turns: int | None = None  # chunks of the rank that has most, once known
         self._row = borrowed_row(self.chunks, self.group)
 
     def at(self, x: Tensor, depth: Depth = "product") -> RowSumPoint:
@@ -121,12 +122,16 @@ class ShardedSum(RowSum):
         The model gathers its parameters from all ranks whenever it runs, so all must run it
         equally often.
         """
-        mine = iter(chunks)
-        while True:
+        mine, turns = iter(chunks), 0
+        known = self._turns if chunks is self.chunks else None
+        while known is None or turns < known:
             chunk = next(mine, None)
-            if not self.group.any(chunk is not None):
-                return
+            if known is None and not self.group.any(chunk is not None):
+                break
             yield chunk
+            turns += 1
+        if chunks is self.chunks:
+            self._turns = turns  # the data does not change: no need to ask again
 
     def _look_at(self, x: Tensor) -> None:
         assert isinstance(x, Shard)
