@@ -12,7 +12,7 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 	$(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types unit docs mutations bench format clean
+.PHONY: help setup run test lint types unit docs mutations bench memory processes sample format clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -50,6 +50,16 @@ mutations: $(STAMP) ## show that each known fault makes a test fail (slow)
 
 bench: $(STAMP) ## time per iteration over the bare autograd calls
 	$(BIN)/python benchmarks/iteration_cost.py $(ARGS)
+
+memory: $(STAMP) ## peak memory of the finite sum at 10 times the data
+	$(BIN)/python benchmarks/finite_sum_memory.py $(ARGS)
+
+processes: $(STAMP) ## time per iteration of two processes over that of one
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/two_processes.py $(ARGS)
+
+# All rows, as here, take hours; ARGS='--subset 6000' minutes.
+sample: $(STAMP) ## oracle calls that a sampled Hessian saves on FashionMNIST
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/hessian_sample.py $(ARGS)
 
 format: $(STAMP) ## let ruff format and fix
 	$(BIN)/ruff check --fix

@@ -171,3 +171,18 @@ def test_unit_steps_near_a_minimiser_with_the_error_allowed(data):
     steps = [row for row in result.history if row.trials is not None]
     assert len(steps) >= 5
     assert {row.step_size for row in steps} == {1.0}
+
+
+def test_a_process_whose_rows_were_not_drawn_evaluates_nothing(data):
+    class Pairs(torch.utils.data.Dataset):
+        def __len__(self):
+            return ROWS
+
+        def __getitem__(self, i):
+            return data[0][i], data[1][i]
+
+    for rows in (data, Pairs()):
+        objective = FiniteSum(net(), F.cross_entropy, rows, hessian_sample=3)
+        assert len(list(objective.sample(1.0, 1.0))) == 1
+        objective._offset = ROWS  # as if all that is drawn were another process's
+        assert list(objective.sample(1.0, 1.0)) == []

@@ -23,6 +23,7 @@ DEGENERATE = P + "test_degenerate.py::"
 BOUNDS = P + "test_p1_scale_bounds.py::"
 COST = P + "test_accounting.py::"
 RESTORE = "tests/mutations/test_restore.py::"
+SHARDED = "tests/sharded/test_sharded.py::"
 
 FAULTS = [
     # scaling.py
@@ -401,5 +402,30 @@ FAULTS = [
         "            pass",
         "the next step would draw the same dropout mask",
         RESTORE + "test_a_step_leaves_the_random_state_of_one_evaluation",
+    ),
+    # sharded parameters
+    Fault(
+        "replicated-counted-by-all",
+        "objectives/shard.py",
+        "return v.local()[: v.spread.own]",
+        "return v.local()",
+        "what every rank holds counted once by each of them",
+        SHARDED + "test_a_vector_in_parts_behaves_as_the_whole",
+    ),
+    Fault(
+        "mean-over-ranks-for-the-sum",
+        "objectives/sharded_module.py",
+        "alpha=self.group.size",
+        "alpha=1",
+        "FSDP's mean over the ranks taken for the sum",
+        SHARDED + "test_the_model_holds_what_it_held_until_the_end",
+    ),
+    Fault(
+        "trial-left-in-the-shards",
+        "objectives/sharded_module.py",
+        "            self.load(before)",
+        "            pass",
+        "the model left at the last point that was evaluated",
+        SHARDED + "test_the_model_holds_what_it_held_until_the_end",
     ),
 ]

@@ -11,9 +11,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.debug import CommDebugMode
 
 import firstish
-from firstish import ScaledGradient, ShardedSum, baselines
+from firstish import FiniteSum, ScaledGradient, ShardedSum, baselines
 
 warnings.simplefilter("error")
 ROWS = 53
@@ -283,6 +284,57 @@ def vector(rank):
             yield name, str(error)
         else:
             yield name, "no error"
+
+
+class Messages:
+    """Counts the numbers in the sums and broadcasts of torch.distributed."""
+
+    def __init__(self):
+        self.sizes = {}
+        for kind in ("all_reduce", "broadcast"):
+            setattr(dist, kind, self.counting(kind, getattr(dist, kind)))
+
+    def counting(self, kind, send):
+        def counted(tensor, *args, **kwargs):
+            self.sizes.setdefault(kind, []).append(tensor.numel())
+            return send(tensor, *args, **kwargs)
+
+        return counted
+
+
+def messages(rank):
+    """What one iteration with a unit step sends, for the documents' arithmetic."""
+    messages = Messages()
+
+    def iteration(objective, x0):
+        seen = {}
+
+        def look(progress):
+            row = progress.row
+            if row.step_size == 1 and row.trials == 1 and row.iteration >= 2:
+                seen.update({k: sorted(v) for k, v in messages.sizes.items()})
+                return True
+            messages.sizes.clear()
+
+        firstish.minimize(objective, x0, gtol=0, callback=look)
+        return seen
+
+    inputs, labels = share(rank, 27)
+    for product in ("double-backward", "difference"):
+        model, group = whole("mlp"), dist.group.WORLD
+        objective = FiniteSum(
+            model, loss_fn(), (inputs, labels), product=product, process_group=group
+        )
+        yield product, [objective.layout.total, iteration(objective, model)]
+    model = sharded("mlp")
+    objective = ShardedSum(model, loss_fn(), (inputs, labels))
+    yield "sharded", iteration(objective, model)
+    for name in ("gradient", "value"):
+        with warnings.catch_warnings(), CommDebugMode() as seen:
+            warnings.simplefilter("ignore")  # to FSDP the mode's outputs look like views
+            getattr(objective, name)(objective.initial())
+        counts = {str(kind): count for kind, count in seen.get_comm_counts().items()}
+        yield name, counts
 
 
 def refused(rank):

@@ -27,7 +27,7 @@ class HessianSample:
 
     Examples:
         >>> HessianSample(error=0.5, failure_probability=0.1, max_lipschitz=1.0).size(10_000)
-        112
+        113
     """
 
     error: float

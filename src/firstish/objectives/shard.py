@@ -123,8 +123,8 @@ def _is_all(name: str, args: tuple[Any, ...]) -> bool:
     if name == "cat":
         return len(args[0]) == 1
     if name == "__getitem__" and isinstance(args[1], slice):
-        v, taken = args
-        return taken.indices(v.spread.total) == (0, v.spread.total, 1)
+        total: int = args[0].spread.total
+        return args[1].indices(total) == (0, total, 1)
     return False
 
 

@@ -146,12 +146,16 @@ class ShardedSum(RowSum):
                 self.model, self._loss, self.group, self.value_pass, self.gradient_pass
             )
             self._random(look, x, self.chunks)
-        with self._sharded.holding(x):
-            eps = graph_eps(self._random(self._first_sum).total)
-        self.eps = max(self.eps, *self.group.from_all(eps))
+        self.eps = max(self.eps, *self.group.from_all(self._random(self._arithmetic, x)))
 
-    def _first_sum(self) -> Sum:
-        return self.local_sum(next(iter(self.chunks), None))
+    def _arithmetic(self, x: Tensor) -> float:
+        """The unit roundoff of the loss on the first chunk."""
+        with self._sharded.holding(x):
+            total = self.local_sum(next(iter(self.chunks), None)).total
+            eps = graph_eps(total)
+            if total.requires_grad:
+                total.backward()  # type: ignore[no-untyped-call]  # FSDP waits for it
+        return eps
 
     def value(self, x: Tensor) -> Totals:
         """One forward pass."""
