@@ -76,6 +76,7 @@ def equal(rank, group):
 def stop(rank, group):
     """Rank 0's clock and callback decide for all; their own would differ."""
     objective = build("mlp", slice(rank, None, 2), group)
+
     def look(progress):
         return rank == 0 and progress.row.iteration == 3
 
