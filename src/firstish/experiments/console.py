@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from firstish.experiments.methods import Choice
+from firstish.experiments.methods import Choice, parse_choice
 from firstish.experiments.summary import GAPS, Line, Reached, Summary
 from firstish.experiments.tuning import Tuning
+from firstish.experiments.winners import HEADERS, Grid
+from firstish.experiments.winners import cells as winner_cells
 from firstish.loop import Limits
 from firstish.records import Row
 
@@ -34,9 +36,12 @@ class Live:
         )
         self._tasks: dict[str, TaskID] = {}
         self._next = 0.0
+        self._moving = False
 
     def __enter__(self) -> Live:
-        if self._console.is_terminal:
+        # Not into a file or a pipe, nor on a terminal that cannot move its cursor.
+        self._moving = self._console.is_interactive and not self._console.quiet
+        if self._moving:
             self._progress.start()
         return self
 
@@ -46,7 +51,8 @@ class Live:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        if self._moving:
+            self._progress.stop()
 
     def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
         """A grid is about to run."""
@@ -114,6 +120,28 @@ def table(summary: Summary, width: int) -> Table:
     for line in ranked(summary):
         texts = cells(line)
         shown.add_row(*(texts[k] for k in kept))
+    return shown
+
+
+def winners(problem: str, grids: Sequence[Grid]) -> Table:
+    """The table of winning step sizes."""
+    shown = Table(title=f"{problem}: step sizes tuned")
+    for k, name in enumerate(HEADERS):
+        shown.add_column(name, justify="right" if k > 3 else "left")
+    for grid in grids:
+        shown.add_row(*winner_cells(problem, grid))
+    return shown
+
+
+def trials(problem: str, tuning: Tuning) -> Table:
+    """Each step size of a grid and how it ended; the winner has a star."""
+    title = f"{problem}: {parse_choice(tuning.method).label}"
+    shown = Table("step size", "final objective", "ended", "oracle calls", "seconds", title=title)
+    for trial in tuning.trials:
+        value = "not finite" if trial.value is None else f"{trial.value:.8g}"
+        name = f"{trial.rate:g}" + (" *" if trial.rate == tuning.winner else "")
+        ended = trial.status.lower().replace("_", " ")
+        shown.add_row(name, value, ended, f"{trial.oracle_calls:g}", f"{trial.seconds:.1f}")
     return shown
 
 
