@@ -27,7 +27,7 @@ class Live:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._progress = Progress(
-            TextColumn("{task.description:<21}"),
+            TextColumn("{task.description:<24}"),
             BarColumn(bar_width=10),
             TextColumn("{task.fields[shown]}"),
             TimeRemainingColumn(compact=True),
@@ -90,11 +90,11 @@ class Live:
         self._progress.remove_task(self._tasks.pop(choice.key))
         label = choice.label
         if "value" not in outcome:
-            self._console.print(f"{label:<21} {outcome['message']}", style="red", markup=False)
+            self._console.print(f"{label:<24} {outcome['message']}", style="red", markup=False)
             return
         ended = outcome["status"].lower().replace("_", " ").removeprefix("max ")
         self._console.print(
-            f"{label:<21} f {outcome['value']:<10.8g} |g| {outcome['grad_norm']:<8.2e}"
+            f"{label:<24} f {outcome['value']:<10.8g} |g| {outcome['grad_norm']:<8.2e}"
             f"{outcome['oracle_calls']:>7g} calls{outcome['seconds']:>6.1f} s {ended}",
             soft_wrap=True,
         )
@@ -104,17 +104,20 @@ def table(summary: Summary, width: int) -> Table:
     """The methods, the best first; fewer columns where there is no room for all."""
     names = headers(summary)
     wide = width >= 130
-    left_out = () if wide else _EXTRA if width >= 96 else (*_EXTRA, f"gap {GAPS[-1]:.0e}")
+    # The price of tuning stands in the table of winners too.
+    left_out = () if wide else _EXTRA if width >= 96 else (*_EXTRA, f"gap {GAPS[-1]:.0e}", "tuning")
     kept = [k for k, name in enumerate(names) if name not in left_out]
-    shown = Table(
-        title=f"{summary.run['problem']}: oracle calls to targets",
-        caption=(
-            f"lowest f seen {summary.lowest:.8g}; gap d: f at most lowest + d (f0 - lowest); "
-            "unit: share of steps with step size 1"
-            + ("; +curv: that also satisfy the curvature condition at 0.9" if wide else "")
-            + "; tuning: calls and seconds of the whole grid"
-        ),
-    )
+    notes = [
+        f"lowest f seen {summary.lowest:.8g}",
+        "gap d: f at most lowest + d (f0 - lowest)",
+        "unit: share of steps with step size 1",
+    ]
+    if wide:
+        notes.append("+curv: that also satisfy the curvature condition at 0.9")
+    if "tuning" not in left_out:
+        notes.append("tuning: calls and seconds of the whole grid")
+    title = f"{summary.run['problem']}: oracle calls to targets"
+    shown = Table(title=title, caption="; ".join(notes))
     for k in kept:
         shown.add_column(names[k], justify="right" if k else "left", no_wrap=True)
     for line in ranked(summary):

@@ -10,7 +10,7 @@ from firstish.experiments.methods import parse_choice
 from firstish.experiments.summary import Summary
 from firstish.problems import get
 
-HEADERS = ("method", "step sizes tried", "winner", "paper's winner", "oracle calls", "seconds")
+HEADERS = ("method", "step sizes tried", "winner", "paper's winner", "calls", "seconds")
 
 Grid = Mapping[str, Any]  # a `Tuning` as it stands in DIR/tuning/METHOD.json
 
@@ -25,14 +25,14 @@ def cells(problem: str, grid: Grid) -> list[str]:
 
     >>> cells("fashion-mlp", {"method": "adam", "winner": 0.01, "oracle_calls": 40, "seconds": 2.0,
     ...                       "trials": [{"rate": 0.01}, {"rate": 0.001}]})
-    ['Adam', '0.01, 0.001', '0.01 (largest tried)', '1e-05', '40', '2.0']
+    ['Adam', '0.01, 0.001', '0.01 (largest)', '1e-05', '40', '2.0']
     """
     paper = get(problem).rates.get(grid["method"])
     return [
         parse_choice(grid["method"]).label,
         ", ".join(f"{trial['rate']:g}" for trial in grid["trials"]),
         _winner(grid),
-        "none stated" if paper is None else f"{paper:g}",
+        "-" if paper is None else f"{paper:g}",
         f"{grid['oracle_calls']:.12g}",
         f"{grid['seconds']:.1f}",
     ]
@@ -43,7 +43,7 @@ def _winner(grid: Grid) -> str:
     winner, rates = grid["winner"], [trial["rate"] for trial in grid["trials"]]
     if winner is None:
         return "none stayed finite"
-    edges = {max(rates): " (largest tried)", min(rates): " (smallest tried)"}
+    edges = {max(rates): " (largest)", min(rates): " (smallest)"}
     return f"{winner:g}" + (edges.get(winner, "") if len(rates) > 1 else "")
 
 
