@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+HEAVY := $(VENV)/.installed-heavy
 # More arguments for the command behind a target: make unit ARGS='-k armijo'
 ARGS ?=
 
@@ -12,10 +13,10 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 	$(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types unit docs mutations bench format clean
+.PHONY: help setup run test test-all lint types unit docs mutations bench format clean
 
 help: ## list the targets
-	@sed -n -E 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: $(STAMP) ## make .venv and install everything into it
 
@@ -30,6 +31,18 @@ run: $(STAMP) ## compare the methods on the digits
 	$(BIN)/firstish run $(ARGS)
 
 test: lint types unit docs ## all checks: lint, types, unit, docs
+
+# Outside of `make test`: slow to install, and not ours to mend. Without Chromium its tests skip and say so.
+test-all: $(HEAVY) ## the heavy tests: the page in Chromium, TensorBoard
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest tests_heavy $(ARGS)
+
+# Debian's Chromium, driven by playwright: its own download of a browser needs another network.
+$(HEAVY): $(STAMP)
+	$(PIP) install -q -e '.[dev,docs,heavy]'
+	@if test ! -x /usr/bin/chromium && test "$$(id -u)" = 0 && command -v apt-get > /dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium \
+		|| echo 'chromium could not be installed: the tests of the page will skip'; fi
+	@touch $@
 
 lint: $(STAMP) ## ruff: rules and format
 	$(BIN)/ruff check

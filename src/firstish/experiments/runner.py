@@ -5,16 +5,17 @@ DIR/<method>.jsonl        a row per iteration, appended as it goes
 DIR/checkpoints/          x, method state, random state and counters, every few seconds
 DIR/tuning/<method>.json  a grid of step sizes, its winner and its price
 DIR/summary.json          how each method ended
+DIR/tensorboard/<method>  the same rows as events, if asked for
 """
 
 from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -22,32 +23,13 @@ import firstish
 from firstish.experiments import storage
 from firstish.experiments.interrupt import postponed
 from firstish.experiments.methods import METHODS, Choice, fixed_rate, needs_tuning
+from firstish.experiments.observers import Observer
 from firstish.experiments.settings import Settings
-from firstish.experiments.tuning import Tuning, tune
-from firstish.loop import Limits, Run, Status
+from firstish.experiments.tuning import tune
+from firstish.loop import Run, Status
 from firstish.methods import AnyMethod
 from firstish.problems import get
 from firstish.problems.base import Instance, Problem
-from firstish.records import Row
-
-
-class Observer(Protocol):
-    """Who is told how the run goes; its time is not counted."""
-
-    def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
-        """A grid is about to run."""
-
-    def tuned(self, choice: Choice, tuning: Tuning) -> None:
-        """A grid has run."""
-
-    def started(self, choice: Choice, limits: Limits) -> None:
-        """A method begins."""
-
-    def advanced(self, choice: Choice, row: Row) -> None:
-        """A method has taken a step."""
-
-    def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
-        """A method has ended, well or badly."""
 
 
 def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,16 @@ def summarise(folder: Path) -> Summary:
         for key, outcome in outcomes.items()
     ]
     return Summary(run=run, lowest=lowest, lines=lines, rows=rows)
+
+
+def digest(summary: Summary) -> dict[str, Any]:
+    """The table as plain values, ready for JSON: the run, the lowest value, a line per method."""
+    return {
+        "run": summary.run,
+        "lowest": summary.lowest,
+        "gaps": GAPS,
+        "methods": [asdict(line) for line in summary.lines],
+    }
 
 
 def _tuning(folder: Path, key: str) -> dict[str, Any] | None:
