@@ -23,6 +23,7 @@ from firstish.experiments.console import Live, table, trials, winners
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
 from firstish.experiments.observers import Observer, Several
+from firstish.experiments.ranks import Silent, joined
 from firstish.experiments.report import write_report
 from firstish.experiments.settings import Settings
 from firstish.experiments.summary import digest, summarise
@@ -30,6 +31,7 @@ from firstish.experiments.tensorboard import TensorBoard
 from firstish.experiments.tuning import Tuning
 from firstish.experiments.tuning import tune as tune_grid
 from firstish.experiments.winners import grids, write_markdown
+from firstish.objectives.group import Group
 from firstish.problems import PROBLEMS, get
 from firstish.problems.base import Options
 from firstish.problems.data import CATALOGUE, catalogue, folders
@@ -123,12 +125,26 @@ def _settings(
 
 
 def _options(
-    seed: int, subset: int | None, dtype: str | None, device: str, data: Path | None
+    seed: int,
+    subset: int | None,
+    dtype: str | None,
+    device: str,
+    data: Path | None,
+    chunk_size: int | None = None,
+    process_group: Any = None,
 ) -> Options:
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"--dtype {dtype} is unknown. Use float32 or float64.")
     precision = None if dtype is None else DTYPES[dtype]
-    return Options(subset=subset, dtype=precision, device=device, seed=seed, data=data)
+    return Options(
+        subset=subset,
+        dtype=precision,
+        device=device,
+        seed=seed,
+        data=data,
+        chunk_size=chunk_size,
+        process_group=process_group,
+    )
 
 
 @app.command()
@@ -154,19 +170,33 @@ def run(
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write DIR/tensorboard as it goes, too.")
     ] = False,
+    chunk_size: Annotated[
+        int | None, typer.Option(help="Rows of a network's data at a time; memory allows.", min=1)
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait for the other processes under torchrun.")
+    ] = 300.0,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Run methods on a problem: a table on the screen, records and figures on disk.
+
+    Under torchrun the rows are divided among the processes, and the first one writes.
 
     Example: firstish run digits-mlp --method cgmr --method adam --budget 2000
     """
     folder = out or (_newest if resume else _free)(Path("runs") / problem)
     try:
         panel = method or get(problem).panel or PANEL
-        options = _options(seed, subset, dtype, device, data)
-        settings = _settings(problem, panel, budget, gtol, options, checkpoint_seconds)
         with ExitStack() as stack:
+            together = stack.enter_context(joined(device, timeout))
+            group = Group(together, device)
+            folder = Path(group.text_from_first(str(folder)))
+            options = _options(seed, subset, dtype, device, data, chunk_size, together)
+            settings = _settings(problem, panel, budget, gtol, options, checkpoint_seconds)
+            if group.rank != 0:
+                runner.run(settings, folder, Silent(), resume)
+                return
             events = [stack.enter_context(TensorBoard(folder))] if tensorboard else []
             live = stack.enter_context(Live(_talk(quiet, as_json)))
             observer: Observer = Several(live, *events)

@@ -28,16 +28,20 @@ from firstish.experiments.settings import Settings
 from firstish.experiments.tuning import tune
 from firstish.loop import Run, Status
 from firstish.methods import AnyMethod
+from firstish.objectives.group import Group
 from firstish.problems import get
 from firstish.problems.base import Instance, Problem
 
 
 def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> None:
     """Run everything that is not done yet."""
-    new = _is_new(folder, settings, resume)
+    group = Group(settings.options.process_group)
+    new = _agreed_new(group, folder, settings, resume)
     problem = get(settings.problem)
     instance = problem.load(settings.options)
-    if new:  # not before the data are there: a run that never began leaves no trace
+    if (
+        new and group.rank == 0
+    ):  # not before the data are there: a run that never began leaves no trace
         started = {**settings.describe(), **versions(), "started": time.strftime("%FT%T%z")}
         storage.write_json(folder / "run.json", started)
     outcomes = _outcomes(folder)
@@ -48,15 +52,34 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
         observer.started(choice, settings.limits())
         try:
             method = METHODS[choice.name].make(problem, instance, rates[choice])
-            outcome = _one(choice, method, instance, settings, folder, observer)
+            outcome = _one(choice, method, instance, settings, folder, observer, group)
         except Exception as error:  # a method that fails is a row in the table
+            if not group.alone:
+                raise  # the other ranks may not have failed
             outcome = {"status": "FAILED", "message": f"{type(error).__name__}: {error}"}
         outcome["rate"] = rates[choice]
         outcomes[choice.key] = outcome
         ordered = {m.key: outcomes[m.key] for m in settings.methods if m.key in outcomes}
-        storage.write_json(folder / "summary.json", {"methods": ordered})
-        _checkpoint(folder, choice).unlink(missing_ok=True)
+        if group.rank == 0:
+            storage.write_json(folder / "summary.json", {"methods": ordered})
+            _checkpoint(folder, choice).unlink(missing_ok=True)
         observer.ended(choice, outcome)
+
+
+def _agreed_new(group: Group, folder: Path, settings: Settings, resume: bool) -> bool:
+    """Rank 0 looks at the folder for all; if it refuses, all stop."""
+    if group.rank == 0:
+        try:
+            new = _is_new(folder, settings, resume)
+        except Exception:
+            group.from_first([-1])
+            raise
+        group.from_first([new])
+        return new
+    (said,) = group.from_first([0])
+    if said < 0:
+        raise ValueError("rank 0 has refused to start; its error says why.")
+    return bool(said)
 
 
 def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
@@ -106,8 +129,10 @@ def _rate(
     path = folder / "tuning" / f"{choice.name}.json"
     if not path.exists():
         found = tune(settings, choice, observer)
-        storage.write_json(path, asdict(found))
+        if Group(settings.options.process_group).rank == 0:
+            storage.write_json(path, asdict(found))
         observer.tuned(choice, found)
+        return found.winner
     winner = storage.read_json(path)["winner"]
     return None if winner is None else float(winner)
 
@@ -132,14 +157,20 @@ def _one(
     settings: Settings,
     folder: Path,
     observer: Observer,
+    group: Group,
 ) -> dict[str, Any]:
     """Run one method to its end, from its checkpoint if there is one."""
     saved = _checkpoint(folder, choice)
     run, offset = _begin(method, instance, saved)
-    rows = storage.RowWriter(folder / f"{choice.key}.jsonl", keep=offset)
+    place = folder / f"{choice.key}.jsonl"
+    rows = storage.RowWriter(place, keep=offset) if group.rank == 0 else storage.NoRows()
     try:
         with postponed() as asked_to_stop:
-            status = _drive(run, rows, saved, choice, settings, observer, asked_to_stop)
+
+            def asked() -> bool:
+                return any(group.from_all(asked_to_stop()))
+
+            status = _drive(run, rows, saved, choice, settings, observer, asked)
         last = run.here().row()
         rows.write(last)
     finally:
@@ -158,7 +189,7 @@ def _one(
 
 def _drive(
     run: Run,
-    rows: storage.RowWriter,
+    rows: storage.RowWriter | storage.NoRows,
     saved: Path,
     choice: Choice,
     settings: Settings,
@@ -176,10 +207,11 @@ def _drive(
         rows.write(row)
         observer.advanced(choice, row)
         due = time.monotonic() - last_save >= settings.checkpoint_seconds
-        if due or asked_to_stop():
-            storage.save_checkpoint(saved, run.snapshot(), rows.sync())
+        stop = asked_to_stop()
+        if due or stop:
+            rows.save(saved, run.snapshot())
             last_save = time.monotonic()
-        if asked_to_stop():
+        if stop:
             raise KeyboardInterrupt
         run.clock.forget_since(shown)
 

@@ -60,10 +60,27 @@ class RowWriter:
         os.fsync(self._file.fileno())
         return self._file.tell()
 
+    def save(self, path: Path, run: Snapshot) -> None:
+        """A checkpoint of the run, all rows so far belonging to it."""
+        save_checkpoint(path, run, self.sync())
+
     def close(self) -> None:
         """Flush and close."""
         self.sync()
         self._file.close()
+
+
+class NoRows:
+    """The same for a process that does not write."""
+
+    def write(self, row: Row) -> None:
+        """Nothing."""
+
+    def save(self, path: Path, run: Snapshot) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -72,7 +72,8 @@ def tune(settings: Settings, choice: Choice, watcher: Watcher) -> Tuning:
         raise ValueError(
             f"{problem.name} has no grid for {choice.name}. Give a step size: {choice.name}@0.01."
         )
-    jobs = _jobs(len(rates))
+    # Ranks of a group take each step size together; else each one is a process of its own.
+    jobs = 1 if settings.options.process_group is not None else _jobs(len(rates))
     watcher.tuning(choice, rates, jobs)
     start = time.perf_counter()
     if jobs == 1:
