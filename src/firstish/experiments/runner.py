@@ -39,9 +39,8 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
     new = _agreed_new(group, folder, settings, resume)
     problem = get(settings.problem)
     instance = problem.load(settings.options)
-    if (
-        new and group.rank == 0
-    ):  # not before the data are there: a run that never began leaves no trace
+    if new and group.rank == 0:
+        # Not before the data are there: a run that never began leaves no trace.
         started = {**settings.describe(), **versions(), "started": time.strftime("%FT%T%z")}
         storage.write_json(folder / "run.json", started)
     outcomes = _outcomes(folder)
