@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from firstish.experiments import runner, storage
+from firstish.experiments import runner, storage, tuning
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, Choice, MethodSpec, parse_choice
 from firstish.experiments.settings import Settings
@@ -189,6 +189,37 @@ def test_the_grid_is_tuned_and_its_price_kept(tmp_path):
     assert outcomes(tmp_path / "r")["adam"]["rate"] == grid["winner"] == best["rate"]
     assert outcomes(tmp_path / "r")["adam"]["value"] == pytest.approx(best["value"], rel=1e-12)
     assert grid["oracle_calls"] == sum(t["oracle_calls"] for t in grid["trials"]) >= 5 * 60
+
+
+def test_an_interrupted_grid_goes_on_with_what_is_left(tmp_path, monkeypatch):
+    made, real = [], tuning._trial
+
+    def trial(settings, choice, rate):
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(rate)
+        return real(settings, choice, rate)
+
+    monkeypatch.setattr(tuning, "_jobs", lambda wanted: 1)
+    monkeypatch.setattr(tuning, "_trial", trial)
+    asked = settings("adam", budget=20)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(asked, tmp_path / "run", Silent(), resume=False)
+    rates = get("digits-logistic").grids["adam"]
+    assert made == list(rates[:2])
+    monkeypatch.setattr(tuning, "_trial", lambda *args: made.append(args[2]) or real(*args))
+    runner.run(asked, tmp_path / "run", Silent(), resume=True)
+    assert made == list(rates)  # none twice
+    monkeypatch.setattr(tuning, "_trial", real)
+    runner.run(asked, tmp_path / "whole", Silent(), resume=False)
+    whole, gone_on = (
+        storage.read_json(tmp_path / name / "tuning" / "adam.json") for name in ("whole", "run")
+    )
+    for found in (whole, gone_on):
+        del found["seconds"]
+        for one in found["trials"]:
+            del one["seconds"]
+    assert gone_on == whole
 
 
 def test_names_of_methods():

@@ -127,9 +127,11 @@ def _rate(
         return fixed_rate(choice, problem, instance)
     path = folder / "tuning" / f"{choice.name}.json"
     if not path.exists():
-        found = tune(settings, choice, observer)
+        kept = path.with_suffix(".jsonl")
+        found = tune(settings, choice, observer, kept)
         if Group(settings.options.process_group).rank == 0:
             storage.write_json(path, asdict(found))
+            kept.unlink(missing_ok=True)
         observer.tuned(choice, found)
         return found.winner
     winner = storage.read_json(path)["winner"]
