@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import resource
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -108,7 +109,7 @@ def _run(settings: Settings, choice: Choice, rates: Sequence[float], jobs: int) 
         yield from (_trial(settings, choice, rate) for rate in rates)
         return
     spawn = multiprocessing.get_context("spawn")  # forked torch threads may hang
-    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin_worker) as pool:
         waiting = [pool.submit(_trial, settings, choice, rate) for rate in rates]
         for finished in as_completed(waiting):
             yield finished.result()
@@ -140,8 +141,17 @@ def _winner(trials: Sequence[Trial]) -> float | None:
     return min(finished, key=lambda t: t.value or 0.0).rate if finished else None
 
 
-def _one_thread() -> None:
+def _begin_worker() -> None:
     torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would go on with its trial for hours."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _trial(settings: Settings, choice: Choice, rate: float) -> Trial:
