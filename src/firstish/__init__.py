@@ -8,11 +8,13 @@ from firstish.methods import Method, ScaledGradient, Step
 from firstish.minimize import Progress, Result, minimize
 from firstish.objectives import (
     FunctionObjective,
+    LinearModel,
     Meter,
     ModuleObjective,
     Objective,
     Point,
     Product,
+    families,
 )
 from firstish.optim import ScaledGD
 from firstish.records import Row
@@ -24,6 +26,7 @@ __all__ = [
     "Armijo",
     "Curvature",
     "FunctionObjective",
+    "LinearModel",
     "Meter",
     "Method",
     "ModuleObjective",
@@ -41,6 +44,7 @@ __all__ = [
     "Status",
     "Step",
     "baselines",
+    "families",
     "minimize",
     "theory",
 ]

@@ -14,6 +14,7 @@ from firstish.methods.base import AnyMethod
 from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.objectives.function import FunctionObjective
 from firstish.objectives.graph import GraphObjective
+from firstish.objectives.linear import LinearModel
 from firstish.objectives.module import ModuleObjective
 from firstish.objectives.point import Objective
 from firstish.records import Entry, Row
@@ -213,7 +214,7 @@ def _start(
     if x0.numel() == 0:
         raise ValueError("`minimize(fun, x0)` got an empty x0: there is nothing to minimise over.")
     x = x0.detach().clone().reshape(-1)
-    if isinstance(fun, GraphObjective):
+    if isinstance(fun, GraphObjective | LinearModel):
         fun.check_vector(x)
     if isinstance(fun, Objective):
         return fun, x, x0.shape

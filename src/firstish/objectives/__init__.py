@@ -2,6 +2,7 @@
 
 from firstish.objectives.closure import ClosureObjective
 from firstish.objectives.function import FunctionObjective
+from firstish.objectives.linear import LinearModel
 from firstish.objectives.module import ModuleObjective
 from firstish.objectives.point import Depth, Meter, Objective, Point, Product
 
@@ -9,6 +10,7 @@ __all__ = [
     "ClosureObjective",
     "Depth",
     "FunctionObjective",
+    "LinearModel",
     "Meter",
     "ModuleObjective",
     "Objective",
