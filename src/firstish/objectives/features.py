@@ -110,4 +110,4 @@ def _short(A: Tensor) -> Tensor:
     if A.values().numel() > _INT32 or max(A.shape) > _INT32:
         return A
     crow, col = A.crow_indices().int(), A.col_indices().int()
-    return torch.sparse_csr_tensor(crow, col, A.values(), A.shape)
+    return torch.sparse_csr_tensor(crow, col, A.values(), A.shape, check_invariants=False)
