@@ -13,10 +13,10 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 	$(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint types unit docs mutations bench format clean
+.PHONY: help setup run test test-all lint types unit docs mutations bench bench-linear format clean
 
 help: ## list the targets
-	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: $(STAMP) ## make .venv and install everything into it
 
@@ -63,6 +63,9 @@ mutations: $(STAMP) ## show that each known fault makes a test fail (slow)
 
 bench: $(STAMP) ## time per iteration over the bare autograd calls
 	$(BIN)/python benchmarks/iteration_cost.py $(ARGS)
+
+bench-linear: $(STAMP) ## time per iteration of a linear model against autograd (1.2 GB)
+	$(BIN)/python benchmarks/linear_model.py $(ARGS)
 
 format: $(STAMP) ## let ruff format and fix
 	$(BIN)/ruff check --fix

@@ -134,6 +134,7 @@ def test_the_public_doors_have_an_example():
         firstish.ScaledGradient,
         firstish.FunctionObjective,
         firstish.ModuleObjective,
+        firstish.LinearModel,
     ]
     assert all(">>>" in door.__doc__ for door in doors)
 

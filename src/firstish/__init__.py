@@ -10,6 +10,7 @@ from firstish.objectives import (
     FiniteSum,
     FunctionObjective,
     HessianSample,
+    LinearModel,
     Meter,
     ModuleObjective,
     Objective,
@@ -17,6 +18,7 @@ from firstish.objectives import (
     Product,
     Summed,
     estimate_max_lipschitz,
+    families,
 )
 from firstish.optim import ScaledGD
 from firstish.records import Row
@@ -30,6 +32,7 @@ __all__ = [
     "FiniteSum",
     "FunctionObjective",
     "HessianSample",
+    "LinearModel",
     "Meter",
     "Method",
     "ModuleObjective",
@@ -50,6 +53,7 @@ __all__ = [
     "Summed",
     "baselines",
     "estimate_max_lipschitz",
+    "families",
     "minimize",
     "theory",
 ]

@@ -23,6 +23,8 @@ DEGENERATE = P + "test_degenerate.py::"
 BOUNDS = P + "test_p1_scale_bounds.py::"
 COST = P + "test_accounting.py::"
 RESTORE = "tests/mutations/test_restore.py::"
+LINEAR = "tests/objectives/test_linear_model.py::"
+PASSES = "tests/objectives/test_linear_passes.py::"
 
 FAULTS = [
     # scaling.py
@@ -376,6 +378,79 @@ FAULTS = [
         "return True",
         "the graph of an older trial used after the parameters were written",
         RESTORE + "test_forward_tracking_through_the_closure_takes_the_steps_of_minimize",
+    ),
+    # objectives/linear.py and what it stands on
+    Fault(
+        "scores-never-refreshed",
+        "objectives/linear.py",
+        "if self._age + 1 < REFRESH:",
+        "if True:",
+        "z + alpha A p drifts without end",
+        PASSES + "test_scores_are_computed_anew_at_fixed_counts",
+    ),
+    Fault(
+        "scores-not-carried",
+        "objectives/linear.py",
+        "if self._age + 1 < REFRESH:",
+        "if False:",
+        "a pass over the features for every trial",
+        PASSES + "test_a_refused_trial_looks_at_nothing",
+    ),
+    Fault(
+        "scores-not-saved",
+        "loop.py",
+        "            self.point.inherited(),",
+        "            (),",
+        "a resumed run computes its scores from x, to other bits",
+        PASSES + "test_a_run_saved_at_any_step_goes_on_to_the_same_bits",
+    ),
+    Fault(
+        "age-of-scores-not-saved",
+        "objectives/linear.py",
+        "            self._z, self._age = what",
+        "            self._z, self._age = what[0], 1",
+        "a resumed run refreshes its scores at other counts",
+        PASSES + "test_a_run_saved_at_any_step_goes_on_to_the_same_bits",
+    ),
+    Fault(
+        "cg-pays-for-the-product",
+        "methods/scaled_gradient.py",
+        'point.angle_along() if name == "CG" else point.angle()',
+        "point.angle()",
+        "a third pass that the CG scale does not need",
+        PASSES + "test_a_unit_step_looks_twice_for_cg_and_three_times_for_mr",
+    ),
+    Fault(
+        "image-of-another-vector",
+        "objectives/linear.py",
+        "self._image is None or self._image[0] is not v",
+        "self._image is None",
+        "A p of the last p for every p",
+        LINEAR + "test_scores_carried_along_are_those_of_the_new_point",
+    ),
+    Fault(
+        "free-intercept-penalised",
+        "objectives/linear.py",
+        "x if self._penalised is None else x * self._penalised",
+        "x",
+        "weight decay on an intercept that is to be free",
+        LINEAR + "test_value_gradient_and_product_are_autograds[free intercept-logistic]",
+    ),
+    Fault(
+        "weights-ignored-in-the-derivatives",
+        "objectives/linear.py",
+        "        return r.mul_(self._weights if r.ndim == 1 else self._weights.unsqueeze(1))",
+        "        return r",
+        "sample weights in f alone",
+        LINEAR + "test_value_gradient_and_product_are_autograds[weights-pinned]",
+    ),
+    Fault(
+        "softmax-bend-without-the-mean",
+        "objectives/families.py",
+        "return pt.addcmul_(known, pt.sum(1, keepdim=True), value=-1)",
+        "return pt",
+        "diag(p) for diag(p) - p p'",
+        LINEAR + "test_value_gradient_and_product_are_autograds[plain-pinned]",
     ),
     # optim.py
     Fault(

@@ -28,8 +28,9 @@ class Step:
         scale: s.
         step_size: alpha; 0 if no trial was accepted.
         trials: how many the line search made.
-        cosine: the cosine of the angle between g and Hg.
-        local_lipschitz: |Hg| / |g|.
+        cosine: the cosine of the angle between g and Hg; None where <g,Hg> was enough and |Hg|
+            would have cost more.
+        local_lipschitz: |Hg| / |g|; None likewise.
         descent_margin: <g,p> + <p,Hp>, at most 0.
         predicted_decrease: of the quadratic model over the step taken.
         actual_decrease: of f.

@@ -102,7 +102,7 @@ class ScaledGradient:
             return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
         cycle = parse_cycle(self.scaling)
         name = cycle[state.turns % len(cycle)]
-        angle = point.angle()
+        angle = point.angle_along() if name == "CG" else point.angle()
         if not math.isfinite(angle.product_norm):
             raise NonFiniteError(
                 "The Hessian-vector product Hg is not finite at the starting point although f and "
@@ -115,7 +115,7 @@ class ScaledGradient:
             s = self.limited_scale() if case is Curvature.LPC else self.s_nc
         length = s * angle.grad_norm  # |p|
         slope = -length * angle.grad_norm  # <g, p>
-        L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|
+        L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|, or of its part along g
         bend = length * (length * (angle.cosine * L1))  # <p, Hp>
         if slope == 0:  # it underflowed: no decrease of f could be seen
             return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
@@ -130,8 +130,8 @@ class ScaledGradient:
             scale=s,
             step_size=alpha,
             trials=found.trials,
-            cosine=angle.cosine,
-            local_lipschitz=L1,
+            cosine=None if angle.partial else angle.cosine,
+            local_lipschitz=None if angle.partial else L1,
             descent_margin=slope + bend,
             predicted_decrease=-alpha * (slope + alpha / 2 * bend),
             actual_decrease=0.0 if trial is None else point.value - trial.value,
