@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from firstish.objectives.families import Family, Loss
 from firstish.objectives.features import Features, check_features
+from firstish.objectives.group import Group
 from firstish.objectives.items import checked_weights, per_item
 from firstish.objectives.point import Depth, Meter, Point, Product
 from firstish.objectives.products import FLOAT64_EPS
@@ -41,6 +43,8 @@ class LinearModel:
         intercept: add a number to each score, the last entry of its row of x, as a column of ones
             in A would.
         penalise_intercept: whether the weight decay applies to it too.
+        process_group: of `torch.distributed`; features and targets are then this process's rows,
+            at least one, and f the mean over those of all.
 
     Examples:
         >>> import firstish
@@ -62,6 +66,7 @@ class LinearModel:
         weight_decay: float = 0.0,
         intercept: bool = False,
         penalise_intercept: bool = True,
+        process_group: Any = None,
     ) -> None:
         if not isinstance(family, Family):
             raise TypeError(
@@ -84,7 +89,15 @@ class LinearModel:
         if intercept and not penalise_intercept:
             self._penalised = torch.ones_like(self.initial())
             self._penalised.view(-1, self.features.width)[:, -1] = 0
-        self._weights, self._total = checked_weights(A, sample_weight)
+        self._weights, mine = checked_weights(A, sample_weight)
+        self.group = Group(process_group, A.device)
+        self._total = sum(self.group.from_all(mine))
+        settings = repr((self.features.size, A.dtype, type(family), weight_decay))
+        self.group.require_same(
+            zlib.crc32(settings.encode()),
+            "models or settings",
+            "Build the same linear model on every rank, with all classes named.",
+        )
 
     def initial(self) -> Tensor:
         """Zeros, as many as x has entries."""
@@ -112,8 +125,10 @@ class LinearModel:
         """The weighted mean over items, summed in float64."""
         if self._weights is None:
             wide = torch.float32 if losses.device.type == "mps" else torch.float64
-            return losses.sum(dtype=wide).item() / self._total
-        return dot(self._weights, losses) / self._total
+            mine = losses.sum(dtype=wide).item()
+        else:
+            mine = dot(self._weights, losses)
+        return sum(self.group.from_all(mine)) / self._total
 
     def pull_back(self, r: Tensor, of: Tensor) -> Tensor:
         """A'(w r) / sum w + weight_decay `of`: a derivative by z to one by x; one pass.
@@ -121,7 +136,7 @@ class LinearModel:
         r is written to.
         """
         self.meter.passes += 1
-        vector = self.features.transposed(self._weighed(r)).div_(self._total)
+        vector = self.group.add(self.features.transposed(self._weighed(r))).div_(self._total)
         if self.weight_decay:
             vector.add_(self._decayed(of), alpha=self.weight_decay)
         return vector
@@ -131,8 +146,8 @@ class LinearModel:
 
         u is written to.
         """
-        bend = dot(t.reshape(-1), self._weighed(u).reshape(-1)) / self._total
-        return bend + 2 * self.decay(v)
+        mine = dot(t.reshape(-1), self._weighed(u).reshape(-1))
+        return sum(self.group.from_all(mine)) / self._total + 2 * self.decay(v)
 
     def decay(self, x: Tensor) -> float:
         """weight_decay/2 |x|^2, without the intercept where that is not penalised."""

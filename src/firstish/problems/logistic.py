@@ -9,7 +9,7 @@ from torch import Tensor
 
 from firstish.objectives.families import Family, Logistic, Multinomial
 from firstish.objectives.linear import LinearModel
-from firstish.problems.base import Instance
+from firstish.problems.base import Instance, Options
 
 SOFTMAX = (
     r"f(x) = \frac1n \sum_{i=1}^n \Big( \log \sum_{c=1}^{C} e^{\langle x_c, a_i \rangle} "
@@ -53,7 +53,7 @@ def squared_norm(A: Tensor) -> float:
 
 
 def softmax_regression(
-    A: Tensor, labels: Tensor, classes: int, weight_decay: float, device: str = "cpu"
+    A: Tensor, labels: Tensor, classes: int, weight_decay: float, options: Options | None = None
 ) -> Instance:
     """Softmax over C classes, the last one's weights 0.
 
@@ -64,15 +64,15 @@ def softmax_regression(
         labels: its class, from 0.
         classes: C.
         weight_decay: lambda.
-        device: where to compute.
+        options: whose device and process group are used.
     """
     lipschitz = (classes - 1) / (4 * len(A)) * squared_norm(A) + weight_decay
     family = Multinomial(classes=classes, pinned=True)
-    return _instance(A, labels, family, weight_decay, lipschitz, device)
+    return _instance(A, labels, family, weight_decay, lipschitz, options)
 
 
 def logistic_regression(
-    A: Tensor, signs: Tensor, weight_decay: float, device: str = "cpu"
+    A: Tensor, signs: Tensor, weight_decay: float, options: Options | None = None
 ) -> Instance:
     """Logistic regression of two classes; the start is 0.
 
@@ -80,20 +80,36 @@ def logistic_regression(
         A: a row for each item, on the CPU; strided or sparse.
         signs: -1 or 1 for each.
         weight_decay: lambda.
-        device: where to compute.
+        options: whose device and process group are used.
     """
     lipschitz = squared_norm(A) / (4 * len(A)) + weight_decay
-    return _instance(A, signs, Logistic(), weight_decay, lipschitz, device)
+    return _instance(A, signs, Logistic(), weight_decay, lipschitz, options)
 
 
 def _instance(
-    A: Tensor, targets: Tensor, family: Family, weight_decay: float, lipschitz: float, device: str
+    A: Tensor,
+    targets: Tensor,
+    family: Family,
+    weight_decay: float,
+    lipschitz: float,
+    options: Options | None,
 ) -> Instance:
-    objective = LinearModel(A.to(device), targets.to(device), family, weight_decay=weight_decay)
+    options, rows = options or Options(), len(A)
+    if options.process_group is not None:
+        mine = options.share(rows)
+        A = A[mine] if A.layout == torch.strided else A.to_dense()[mine].to_sparse_csr()
+        targets = targets[mine]
+    objective = LinearModel(
+        A.to(options.device),
+        targets.to(options.device),
+        family,
+        weight_decay=weight_decay,
+        process_group=options.process_group,
+    )
     return Instance(
         objective=objective,
         x0=objective.initial(),
-        rows=len(A),
+        rows=rows,
         mu=weight_decay,
         lipschitz=lipschitz,
     )
