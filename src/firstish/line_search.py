@@ -120,10 +120,22 @@ class Armijo:
             return trial.moved() and trial.slope() <= (2 * self.rho - 1) * ray.slope
         return False
 
-    def backtrack(self, ray: Ray[T], alpha: float | None = None, spent: int = 0) -> Found[T]:
+    def backtrack(
+        self,
+        ray: Ray[T],
+        alpha: float | None = None,
+        spent: int = 0,
+        *,
+        interpolate: bool = False,
+    ) -> Found[T]:
         """Shrink alpha by theta, from `initial_step` by default, until a trial is accepted.
 
-        `spent` trials count as made before.
+        `spent` trials count as made before. With `interpolate` the next alpha is where the parabola
+        through the refused trial's value is lowest,
+
+            alpha' = -slope alpha^2 / (2 (f(x + alpha p) - f(x) - slope alpha)),
+
+        within [0.1, theta] of alpha.
         """
         alpha = self.initial_step if alpha is None else alpha
         while spent < self.max_trials:
@@ -133,74 +145,41 @@ class Armijo:
                 return Found(trial, alpha, spent)
             if not trial.moved():
                 break  # nor would a shorter step
-            alpha *= self.theta
-            del trial  # and its graph, before the next one is built
-        return Found(None, 0.0, spent)
-
-    def interpolate(self, ray: Ray[T], alpha: float | None = None, spent: int = 0) -> Found[T]:
-        """Shrink alpha to where the parabola through the refused trial's value is lowest.
-
-            alpha' = -slope alpha^2 / (2 (f(x + alpha p) - f(x) - slope alpha))
-
-        within [0.1, theta] of alpha; theta alpha where f is not finite. Otherwise as `backtrack`.
-        """
-        alpha = self.initial_step if alpha is None else alpha
-        while spent < self.max_trials:
-            spent += 1
-            trial = ray.trial(alpha)
-            if self.accepts(ray, alpha, trial) and trial.usable():
-                return Found(trial, alpha, spent)
-            if not trial.moved():
-                break  # nor would a shorter step
-            alpha *= self._cut(ray, alpha, trial.value)
+            alpha *= self._cut(ray, alpha, trial.value) if interpolate else self.theta
             del trial  # and its graph, before the next one is built
         return Found(None, 0.0, spent)
 
     def _cut(self, ray: Ray[T], alpha: float, value: float) -> float:
-        """The factor to the next trial."""
-        rise = (value - ray.value) - ray.slope * alpha
-        if not (math.isfinite(rise) and rise > 0):
+        """The factor to the interpolated trial; theta where f is not finite."""
+        bend = (value - ray.value) - ray.slope * alpha
+        if not 0 < bend < math.inf:
             return self.theta
-        return max(min(SHORTEST_CUT, self.theta), min(-ray.slope * alpha / (2 * rise), self.theta))
+        lowest = -ray.slope * alpha / (2 * bend)
+        return max(min(SHORTEST_CUT, self.theta), min(lowest, self.theta))
 
-    def track_down(self, ray: Ray[T]) -> Found[T]:
-        """Grow alpha by 1/theta while trials are accepted and f falls from one to the next.
-
-        Where f oscillates, forward tracking may go on to wherever f happens to be low enough; this
-        stops in the first valley. If the first trial is refused, interpolate.
-        """
-        alpha, spent = self.initial_step, 1
-        best = ray.trial(alpha)
-        if not (self.accepts(ray, alpha, best) and best.usable()):
-            return self.interpolate(ray, alpha * self._cut(ray, alpha, best.value), spent)
-        while spent < self.max_trials and math.isfinite(alpha / self.theta):
-            spent += 1
-            further = ray.trial(alpha / self.theta)
-            lower = further.value < best.value and self.accepts(ray, alpha / self.theta, further)
-            if not (lower and further.usable()):
-                break
-            alpha, best = alpha / self.theta, further
-        return Found(best, alpha, spent)
-
-    def forward_track(self, ray: Ray[T]) -> Found[T]:
+    def forward_track(self, ray: Ray[T], *, falling: bool = False) -> Found[T]:
         """Grow alpha by 1/theta while trials are accepted, and return the last accepted one.
 
         If the first trial is refused, backtrack. At the cap, where f may be unbounded below, the
-        last accepted trial is returned too.
+        last accepted trial is returned too. With `falling`, f must also fall from one trial to the
+        next: where f oscillates, that stops in the first valley, and no further off where f
+        happens to be low enough.
         """
         alpha, spent = self.initial_step, 1
         best = ray.trial(alpha)
         if not self.accepts(ray, alpha, best):
-            return self.backtrack(ray, alpha * self.theta, spent)
+            return self.backtrack(ray, alpha * self.theta, spent, interpolate=falling)
         while spent < self.max_trials and math.isfinite(alpha / self.theta):
             spent += 1
             further = ray.trial(alpha / self.theta)
             if not self.accepts(ray, alpha / self.theta, further):
                 break
+            if falling and not further.value < best.value:
+                break
             alpha, best = alpha / self.theta, further
         if best.usable():
             return Found(best, alpha, spent)
-        return self.backtrack(ray, alpha * self.theta, spent)
+        return self.backtrack(ray, alpha * self.theta, spent, interpolate=falling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -210,7 +210,7 @@ class ScaledGD(Optimizer):
         search = getattr(self.method, "line_search", None)
         if isinstance(search, Armijo) and is_dataclass(self.method):
             changed = replace(search, initial_step=rate)
-            return replace(self.method, line_search=changed)  # type: ignore[type-var]
+            return replace(self.method, line_search=changed)
         if rate != 1:
             raise ValueError(
                 f"`ScaledGD(lr={rate})` has no meaning for {type(self.method).__name__}, which has "

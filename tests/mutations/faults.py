@@ -273,8 +273,8 @@ FAULTS = [
     ),
     Fault(
         "limited-scale-ignores-sigma",
-        "methods/scaled_gradient.py",
-        "return 1.0 if self.sigma <= 1 else 1 / self.sigma",
+        "methods/cases.py",
+        "return 1.0 if sigma <= 1 else 1 / sigma",
         "return 1.0",
         "s_lpc above 1/sigma",
         P + "test_p2_descent.py::test_first_and_second_order_descent",

@@ -151,7 +151,10 @@ class LazyStep:
         along = ray(point, p, slope, weight=s, depth=self.depth)
         search = self.line_search
         forward = case is not None and case is not Curvature.SPC
-        found = search.track_down(along) if forward else search.interpolate(along)
+        if forward:
+            found = search.forward_track(along, falling=True)
+        else:
+            found = search.backtrack(along, interpolate=True)
         alpha, trial = found.step_size, found.trial
         bend = None if angle is None else length * (length * angle.rayleigh)  # <p, Hp>
         step = Step(
