@@ -169,8 +169,8 @@ FAULTS = [
     Fault(
         "theta-applied-twice",
         "line_search.py",
-        "            alpha *= self.theta",
-        "            alpha *= self.theta * self.theta",
+        " if interpolate else self.theta",
+        " if interpolate else self.theta * self.theta",
         "backtracking skips every other step",
         LINE + "test_backtracking_returns_the_first_power_of_theta_that_armijo_accepts",
     ),

@@ -255,8 +255,8 @@ class GraphPoint(Point):
             return self._gauss_newton(v)
         if choice.mode == "difference":
             return self._difference(v)
-        if choice.mode == "auto" and self.depth != "product":
-            return self._difference(v)  # no graph was kept: 2 passes instead of 4, none to settle
+        if choice.asked == "auto" and self.depth != "product":
+            return self._difference(v)  # no graph was kept: 2 passes instead of 4
         try:
             exact = self._exact(v)
         except (RuntimeError, NotImplementedError) as error:
