@@ -1,5 +1,7 @@
 """Step by step beside straight-line NumPy references of the methods beyond the paper."""
 
+from itertools import pairwise
+
 import beyond
 import numpy as np
 import paper
@@ -44,6 +46,8 @@ def side_by_side(problem, x0, method, theirs, note=note_of, product="double-back
     )
     rows = [row for row in ours.history[:-1] if row.grad_norm > 1e-5]  # then rounding decides
     assert len(rows) >= 8
+    if product != "double-backward":
+        rows = rows[:5]  # the error of a difference, about 1e-8, grows from step to step
     for row, x, (their_x, decided, s, alpha, trials) in zip(rows, xs, theirs, strict=False):
         assert (note(row), row.trials) == (decided, trials)
         assert row.step_size == pytest.approx(alpha, rel=1e-4)
@@ -120,7 +124,7 @@ def test_the_rules_begin_again_after_other_curvature_and_after_a_cut():
     runs = [
         beyond.ruled(*WELLS[1], np.array(start), rule="DY", sigma=0.1, steps=16) for start in STARTS
     ]
-    followed = [(one, two) for run in runs for one, two in zip(run, run[1:], strict=False)]
+    followed = [(one, two) for run in runs for one, two in pairwise(run)]
     after = {"NC": set(), "cut": set()}
     for (_, note, _, _, trials), (_, following, *_) in followed:
         if note == "NC":
