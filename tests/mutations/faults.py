@@ -412,7 +412,7 @@ FAULTS = [
         "if not self.sigma < c < math.inf:",
         "if not 0 < c < math.inf:",
         "limited curvature along the last step taken for strong",
-        PLANE + "test_a_system_that_is_not_positive_definite_gives_the_cg_step",
+        PLANE + "test_curvature_along_the_last_step_must_be_strong_too",
     ),
     # pairs.py and lazy_step.py
     Fault(
