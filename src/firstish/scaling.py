@@ -72,7 +72,7 @@ def parse_cycle(scaling: str) -> tuple[str, ...]:
     if not isinstance(scaling, str) or not re.fullmatch("(CG|MR|GM)+", scaling.upper()):
         raise ValueError(
             f"`scaling={scaling!r}` is unknown. Use 'CG', 'MR', 'GM' or a cycle of them, "
-            "such as 'CGMR', 'MRCG' or 'CGMRGM'."
+            "such as 'CGMR', 'MRCG' or 'CGMRGM', or one of the rules 'ASD', 'DY' and 'SDC'."
         )
     return tuple(re.findall("CG|MR|GM", scaling.upper()))
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from firstish.experiments import runner, storage, tuning
+from firstish.experiments.curves import look
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, Choice, MethodSpec, parse_choice
 from firstish.experiments.settings import Settings
@@ -95,6 +96,33 @@ def test_ctrl_c_and_resume_give_the_records_of_an_uninterrupted_run(tmp_path, af
     assert len(list((tmp_path / "cut" / "checkpoints").glob("*.npz"))) == 1
     runner.run(chosen, tmp_path / "cut", Silent(), resume=True)
     assert records(tmp_path / "cut") == records(tmp_path / "whole")
+
+
+BEYOND = ("plane", "lazy", "asd", "dy", "sdc", "scaled-adam", "scaled-heavy-ball")
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_the_methods_beyond_the_paper_resume_to_the_same_records(tmp_path, name):
+    chosen = settings(name, budget=60, checkpoint_seconds=1e9)
+    runner.run(chosen, tmp_path / "whole", Silent(), resume=False)
+
+    def press():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(chosen, tmp_path / "cut", Silent(press, 7), resume=False)
+    runner.run(chosen, tmp_path / "cut", Silent(), resume=True)
+    assert records(tmp_path / "cut") == records(tmp_path / "whole")
+    asked = [row["product"] for row in records(tmp_path / "cut")[name]]
+    assert asked == (["start"] if name == "lazy" else [None]) + [None] * (len(asked) - 1)
+    line = summarise(tmp_path / "cut").lines[0]
+    assert line.unit_steps > 0.8
+    assert sum(line.cases.values()) == (1 if name == "lazy" else len(asked) - 1)
+
+
+def test_every_method_has_a_look_of_its_own():
+    looks = [look(name) for name in METHODS]
+    assert len({(one.colour, one.dash) for one in looks}) == len(looks)
 
 
 def test_sigkill_at_any_time_loses_and_tears_no_line(tmp_path):

@@ -90,7 +90,8 @@ def _line(
     tuning: dict[str, Any] | None,
 ) -> Line:
     steps = [r for r in rows if r["step_size"] is not None]
-    scaled = [r for r in steps if r["curvature"] is not None]
+    curved = [r for r in steps if r["curvature"] is not None]
+    scaled = [r for r in steps if r["curvature"] is not None or r["scaling"] is not None]
     searched = [r for r in steps if r["trials"] is not None]
     gaps = (
         ()
@@ -113,8 +114,8 @@ def _line(
         backtracks=sum(max(0, r["trials"] - 1) for r in searched) / len(searched)
         if searched
         else None,
-        cases={c: sum(r["curvature"] == c for r in scaled) for c in ("SPC", "LPC", "NC")}
-        if scaled
+        cases={c: sum(r["curvature"] == c for r in curved) for c in ("SPC", "LPC", "NC")}
+        if curved
         else {},
     )
 

@@ -36,6 +36,8 @@ class Step:
         actual_decrease: of f.
         slope_ratio: <g(x + alpha p), p> / <g, p>; the curvature condition holds at eta if it is at
             most eta. None where the new gradient was not needed.
+        product: why a Hessian-vector product was made, in a method that makes one only in doubt;
+            None where none was made, and in methods that make one at every step.
         failure: why the step did not move, if it did not.
     """
 
@@ -50,6 +52,7 @@ class Step:
     predicted_decrease: float | None = None
     actual_decrease: float | None = None
     slope_ratio: float | None = None
+    product: str | None = None
     failure: Failure | None = None
 
 

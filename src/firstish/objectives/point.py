@@ -112,8 +112,10 @@ class Point(ABC):
     def hvp(self, v: Tensor) -> Product:
         """The Hessian-vector product Hv; 2 oracle calls after the gradient.
 
-        The graph is freed by it. A second product at the same point with another v evaluates
-        again: still 2 oracle calls, but the passes of a forward and a backward more.
+        The graph is freed by it. A second product at the same point with another v, or one at a
+        point told "gradient" only, evaluates again: still 2 oracle calls, but the passes of a
+        forward and a backward more. (At a point told "gradient", `product="auto"` makes a gradient
+        difference, which needs no more than those two passes.)
         """
         if self._last_product is not None and self._last_product[0] is v:
             return self._last_product[1]
