@@ -6,9 +6,10 @@ Softmax regression over ten classes on synthetic data in float64, the last class
 paper's CIFAR-10 problem (1.2 GB at full size). Both run `minimize` from the same point, in turns
 within each block, so that the noise of the machine falls on both; an iteration's time is the mean
 over the block's unit steps, an even number of them because CGMR's alternate in price. The ratio is
-the median over blocks; on a busy machine that of CPU times is the steadier. By passes over the features the limits are 4/2 for CG, 4/3 for MR and 4/2.5
-for CGMR; in time they move, because the two multiply in different orders of storage. The pass more
-that a linear model makes every 50 iterations is not in the time.
+the median over blocks; on a busy machine that of CPU times is the steadier. By passes over the
+features the limits are 4/2 for CG, 4/3 for MR and 4/2.5 for CGMR; in time they move, because the
+two multiply in different orders of storage. The pass more that a linear model makes every 50
+iterations is not in the time.
 """
 
 from __future__ import annotations
