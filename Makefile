@@ -12,7 +12,7 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 	$(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types unit docs mutations bench format clean
+.PHONY: help setup run test lint types unit docs mutations bench race format clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -50,6 +50,9 @@ mutations: $(STAMP) ## show that each known fault makes a test fail (slow)
 
 bench: $(STAMP) ## time per iteration over the bare autograd calls
 	$(BIN)/python benchmarks/iteration_cost.py $(ARGS)
+
+race: $(STAMP) ## every method on 104 problems (ARGS=--quick: two minutes)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/race.py $(ARGS)
 
 format: $(STAMP) ## let ruff format and fix
 	$(BIN)/ruff check --fix
