@@ -40,8 +40,8 @@ Target: f <= f_ref + tau (f0 - f_ref) at an iterate (Moré and Wild's test). f_r
   and of every value that any stored run came to on the problem.
 Failure: charged {PENALTY:g} x the budget; in seconds, that at the seconds per call of its own run.
 Tuned methods: the best step size of a grid on each problem; "+grid" adds what the grid spent.
-Seconds: the objective is warmed up; runs shorter than {SHORT:g} s are repeated, all methods in
-  turn, and the median is taken. One thread a process.
+Seconds: of processor time, one thread a process, the objective warmed up; runs shorter than
+  {SHORT:g} s are repeated, all methods in turn, and the median is taken.
 Held out: the problems whose name's SHA-256 is divisible by 3. No method is developed on them."""
 
 

@@ -1,4 +1,4 @@
-"""Who races: every method of firstish's registry, and SciPy's solvers."""
+"""Who races: every method of firstish's registry, SciPy's solvers and torch's L-BFGS."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from firstish import FunctionObjective
 from firstish.experiments.methods import METHODS
 from firstish.methods import AnyMethod
 from firstish.problems.base import Instance, Problem
-from race import run_ours, run_scipy
+from race import run_others, run_ours
 from race.limits import Finish
 from race.problem import RaceProblem
 from race.traces import Outcome
 
-ENTRANTS = (*METHODS, *run_scipy.SOLVERS)
+ENTRANTS = (*METHODS, *run_others.NAMES)
 
 CORE = (
     *("cgmr", "mrcg", "cg", "mr", "gm", "plane", "lazy", "asd", "dy", "sdc"),
-    *("adam", "line-search", "pono", "lbfgs", "scipy-lbfgsb", "scipy-trust-ncg"),
+    *("adam", "line-search", "pono", "lbfgs", "torch-lbfgs", "scipy-lbfgsb", "scipy-trust-ncg"),
 )
 """Those that `--quick` races, as far as they exist."""
 
@@ -48,8 +48,8 @@ def as_problem(problem: RaceProblem) -> Problem:
 
 def setting(name: str, problem: RaceProblem) -> str:
     """All that a result of that method depends on, besides its code and the budget."""
-    if name in run_scipy.SOLVERS:
-        return run_scipy.setting(name)
+    if name in run_others.NAMES:
+        return run_others.setting(name)
     spec = METHODS[name]
     if not spec.rated:
         return repr(spec.make(as_problem(problem), _blank(), None))
@@ -65,7 +65,7 @@ def _blank() -> Instance:
 
 def rates(name: str, instance: Instance) -> Sequence[float | None]:
     """The step sizes to try: None for a method that has none, or whose theory gives it."""
-    if name in run_scipy.SOLVERS or not METHODS[name].rated:
+    if name in run_others.NAMES or not METHODS[name].rated:
         return (None,)
     known = instance.mu is not None and instance.lipschitz is not None
     return (None,) if METHODS[name].theory and known else grid(name)
@@ -75,8 +75,8 @@ def run(
     name: str, rate: float | None, problem: RaceProblem, instance: Instance, finish: Finish
 ) -> Outcome:
     """One run of one method."""
-    if name in run_scipy.SOLVERS:
-        return run_scipy.run(instance, name, finish)
+    if name in run_others.NAMES:
+        return run_others.run(instance, name, finish)
     method: AnyMethod = METHODS[name].make(as_problem(problem), instance, rate)
     outcome = run_ours.run(instance, method, finish)
     outcome.rate = rate

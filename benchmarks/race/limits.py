@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from race.problem import RaceProblem
@@ -9,6 +10,21 @@ from race.problem import RaceProblem
 ENOUGH = 1e-10  # of f0 - f*: below the finest target
 GTOL = 1e-10  # of |g0|
 SECONDS = 20.0
+
+
+class Clock:
+    """Seconds of processor time since the start.
+
+    With one thread that is the time on the wall of an idle machine, and other programs on a busy
+    one are not counted.
+    """
+
+    def __init__(self) -> None:
+        self._start = time.process_time()
+
+    def seconds(self) -> float:
+        """What the clock shows."""
+        return time.process_time() - self._start
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,13 @@ PAIRS = (
     "plane/cgmr",
     "plane/adam",
     "lazy/lbfgs",
+    "lazy/torch-lbfgs",
     "lazy/scipy-lbfgsb",
     "plane/scipy-lbfgsb",
     "cgmr/adam",
     "cgmr/adam +grid",
     "cgmr/lbfgs",
+    "cgmr/torch-lbfgs",
     "cgmr/line-search",
 )
 

@@ -7,19 +7,23 @@ from firstish.methods import AnyMethod
 from firstish.problems.base import Instance
 from firstish.records import Entry
 from firstish.scaling import Curvature
-from race.limits import Finish
+from race.limits import Clock, Finish
 from race.traces import ETA, Outcome, Steps, Trace
 
 
 def run(instance: Instance, method: AnyMethod, finish: Finish) -> Outcome:
     """Run it to the finish; a run that breaks is an outcome too."""
     trace, steps = Trace(), Steps()
-    limits = Limits(max_oracle_calls=finish.max_calls, max_seconds=finish.max_seconds)
+    limits = Limits(max_oracle_calls=finish.max_calls)
+    clock = Clock()
     race = Run(instance.objective, instance.x0, method)
     here = race.here()
-    trace.add(here.oracle_calls, here.seconds, here.value)
+    trace.add(here.oracle_calls, clock.seconds(), here.value)
     status = "TARGET"
     while not finish.reached(here.value, here.grad_norm):
+        if clock.seconds() >= finish.max_seconds:
+            status = "MAX_SECONDS"
+            break
         try:
             entry = race.advance(limits)
         except Exception as error:  # a method that breaks is a row in the table
@@ -29,11 +33,12 @@ def run(instance: Instance, method: AnyMethod, finish: Finish) -> Outcome:
             status = entry.name
             break
         here = race.here()
-        trace.add(here.oracle_calls, here.seconds, here.value)
+        trace.add(here.oracle_calls, clock.seconds(), here.value)
         _count(steps, entry)
-    last = race.here()
+    seconds = clock.seconds()
+    spent = race.here().oracle_calls
     race.point.release()
-    return Outcome(status, trace, last.oracle_calls, last.seconds, steps)
+    return Outcome(status, trace, spent, seconds, steps)
 
 
 def _count(steps: Steps, entry: Entry) -> None:

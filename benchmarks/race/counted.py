@@ -1,51 +1,28 @@
-"""SciPy's solvers on the same objectives, counted in the same unit.
+"""An objective for solvers that are not ours, counted in the same unit.
 
 A value is 1, a gradient after the value 1 more, a Hessian-vector product after the gradient 2
-more. Whatever SciPy asks for counts, and nothing counts twice at the same x.
+more. Whatever a solver asks for counts, and nothing counts twice at the same x.
 """
 
 from __future__ import annotations
 
-import time
-import warnings
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import scipy
 import torch
 from numpy.typing import NDArray
-from scipy import optimize
 from torch import Tensor
 
 from firstish.objectives.graph import GraphObjective
-from firstish.problems.base import Instance
-from race.limits import Finish
-from race.traces import Outcome, Trace
+from race.limits import Clock
 
 Array = NDArray[np.float64]
 
-# SciPy's own tests are off: the race says when to stop. The rest is as SciPy has it.
-SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "scipy-lbfgsb": (
-        "L-BFGS-B",
-        {"ftol": 0.0, "gtol": 0.0, "maxiter": 10**9, "maxfun": 10**9},
-    ),
-    "scipy-trust-ncg": ("trust-ncg", {"gtol": 0.0, "maxiter": 10**9}),
-    "scipy-newton-cg": ("Newton-CG", {"xtol": 0.0, "maxiter": 10**9}),
-}
 REMEMBERED = 4  # points: the current one and the last trials
 
 
-def setting(name: str) -> str:
-    """What the results depend on."""
-    method, options = SOLVERS[name]
-    return f"{method} {options}, SciPy {scipy.__version__}"
-
-
 class Enough(Exception):
-    """Raised out of SciPy when the run is over; its argument is the status."""
+    """Raised out of a solver when the run is over; its argument is the status."""
 
 
 class Known:
@@ -80,11 +57,11 @@ class Counted:
         self.max_calls, self.max_seconds = max_calls, max_seconds
         self.calls = 0
         self._known: OrderedDict[bytes, Known] = OrderedDict()
-        self._start = time.perf_counter()
+        self._clock = Clock()
 
     def seconds(self) -> float:
         """Since the start."""
-        return time.perf_counter() - self._start
+        return self._clock.seconds()
 
     def value(self, x: Array) -> float:
         """f(x)."""
@@ -100,9 +77,9 @@ class Counted:
         known = self._at(x)
         g = self._grad(known)
         self._spend(2)
-        vector = torch.from_numpy(v).to(self.dtype)
         if not g.requires_grad:  # f is linear
             return np.zeros_like(v)
+        vector = torch.from_numpy(v).to(self.dtype)
         (Hv,) = torch.autograd.grad(g, known.leaf, vector, retain_graph=True)
         found: Array = Hv.numpy().astype(np.float64)
         return found
@@ -112,9 +89,11 @@ class Counted:
         known = self._known.get(key)
         if known is None:
             self._spend(1)
-            run = self.objective.evaluate(torch.from_numpy(x).to(self.dtype), True)
+            # A copy, since solvers write to their x.
+            run = self.objective.evaluate(torch.tensor(x, dtype=self.dtype), True)
             (leaf,) = run.leaves
-            loss = run.loss + self.objective.weight_decay / 2 * leaf.dot(leaf)
+            decay = self.objective.weight_decay
+            loss = run.loss + decay / 2 * leaf.dot(leaf) if decay else run.loss
             known = self._known[key] = Known(loss, leaf)
             if len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
@@ -133,44 +112,3 @@ class Counted:
         if self.seconds() >= self.max_seconds:
             raise Enough("MAX_SECONDS")
         self.calls += calls
-
-
-def run(instance: Instance, name: str, finish: Finish) -> Outcome:
-    """Run it to the finish. An iterate counts once f and g are known there, as for ours."""
-    method, options = SOLVERS[name]
-    objective = instance.objective
-    assert isinstance(objective, GraphObjective)
-    products = method != "L-BFGS-B"
-    x0 = instance.x0.numpy().astype(np.float64)
-    f = Counted(objective, instance.x0.dtype, products, finish.max_calls, finish.max_seconds)
-    trace = Trace()
-
-    def look(x: Array) -> None:
-        value, g = f.value(x), f.grad(x)
-        trace.add(f.calls, f.seconds(), value)
-        if finish.reached(value, float(np.linalg.norm(g))):
-            raise Enough("TARGET")
-
-    def callback(intermediate_result: optimize.OptimizeResult) -> None:
-        look(np.array(intermediate_result.x))
-
-    hessp: Callable[[Array, Array], Array] | None = f.hessp if products else None
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            look(x0)
-            result = optimize.minimize(
-                f.value,
-                x0,
-                jac=f.grad,
-                hessp=hessp,
-                method=method,
-                callback=callback,
-                options=options,
-            )
-            status = f"SCIPY: {result.message}"
-        except Enough as reason:
-            status = str(reason)
-        except Exception as error:  # a method that breaks is a row in the table
-            status = f"FAILED: {type(error).__name__}: {error}"
-    return Outcome(status, trace, f.calls, f.seconds())
