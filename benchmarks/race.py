@@ -35,9 +35,9 @@ Unit: oracle calls of the paper (value 1, gradient +1, Hessian-vector product +2
 Budget: {BUDGET:,} calls (fewer on three problems of the paper's, see race/learning/paper.py) or
   {SECONDS:g} s a run. A run also ends at |g| <= {GTOL:g} |g0|, or at {ENOUGH:g} (f0 - f*) above a
   known minimum f*.
-Target: f <= f_ref + tau (f0 - f_ref) at an iterate (Moré and Wild's test). f_ref is the least of
-  the known minimum (published or in closed form; of the classical functions and the quadratics)
-  and of every value that any stored run came to on the problem.
+Target: f <= f_ref + tau (f0 - f_ref) at an iterate (Moré and Wild's test). f_ref is the known
+  minimum that the start leads to (published or in closed form) for classical functions and
+  quadratics; for learning problems the least value that any stored run of any method came to.
 Failure: charged {PENALTY:g} x the budget; in seconds, that at the seconds per call of its own run.
 Tuned methods: the best step size of a grid on each problem; "+grid" adds what the grid spent.
 Seconds: of processor time, one thread a process, the objective warmed up; runs shorter than

@@ -116,16 +116,26 @@ def test_a_board_by_hand():
     assert table.solved("fast", 1e-6) == 0
 
 
-def test_a_lower_value_of_any_method_lowers_the_reference_for_all():
-    # The start of Freudenstein and Roth leads to 48.98...; a method that finds 0 makes it 0.
+def test_a_known_minimum_stands_whatever_others_find():
+    # The start of Freudenstein and Roth leads to 48.98...; who finds 0 has reached it too.
     name = "freudenstein-roth"
     local = result(name, "local", outcome([400.5, 48.984253679240], [2, 20]))
     lucky = result(name, "lucky", outcome([400.5, 1e-12], [2, 90]))
-    alone = board([name], ["local"], {(name, "local"): local}, [local])
-    assert alone.solved("local", 1e-9) == 1
-    both = board([name], ["local"], {(name, "local"): local}, [local, lucky])
-    assert both.references[name] == 1e-12
-    assert both.solved("local", 1e-3) == 0
+    found = {(name, "local"): local, (name, "lucky"): lucky}
+    table = board([name], ["local", "lucky"], found, found.values())
+    assert [table.costs[1e-9][m][0].calls for m in table.methods] == [20, 90]
+
+
+def test_without_a_known_minimum_the_best_of_any_method_is_the_reference_for_all():
+    name = "digits-mlp"
+    poor = result(name, "poor", outcome([2.5, 1.0], [2, 20]))
+    good = result(name, "good", outcome([2.5, 0.5], [2, 90]))
+    alone = board([name], ["poor"], {(name, "poor"): poor}, [poor])
+    assert alone.solved("poor", 1e-9) == 1
+    # A method that is not on the board has its say too: what it stored stays stored.
+    both = board([name], ["poor"], {(name, "poor"): poor}, [poor, good])
+    assert both.references[name] == 0.5
+    assert both.solved("poor", 1e-3) == 0
 
 
 def test_part_of_a_board_keeps_its_columns():
