@@ -89,7 +89,7 @@ def _chosen(wanted: Sequence[str], known: Sequence[str], option: str) -> list[st
     for name in wanted:
         if name not in known:
             sys.exit(f"{option}: unknown {name!r}. Use some of: {', '.join(known)}.")
-    return list(wanted)
+    return list(dict.fromkeys(wanted))  # a problem named twice would count twice
 
 
 def _problems(args: argparse.Namespace) -> list[str]:

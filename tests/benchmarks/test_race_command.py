@@ -95,7 +95,7 @@ def race(out, *words):
 
 @pytest.mark.slow
 def test_the_command_races_what_is_missing_and_reports_all(tmp_path):
-    words = ("--quick", "--problems", "rosenbrock,beale", "--jobs", "1")
+    words = ("--quick", "--problems", "rosenbrock,beale,rosenbrock", "--jobs", "1")
     first = race(tmp_path, *words, "--methods", "cgmr,lbfgs", "--pairs", "cgmr/lbfgs")
     assert "1/2 rosenbrock" in first.stderr
     assert "HELD OUT: 1 problems" in first.stdout
