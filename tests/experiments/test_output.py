@@ -179,7 +179,9 @@ def test_the_shell_completes_commands_problems_and_methods(line, offered):
 
 
 def test_completion_can_be_installed(tmp_path):
-    environment = {**os.environ, "HOME": str(tmp_path)}
+    # Without this typer looks which shell it was called from, and a test has none.
+    told = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    environment = {**os.environ, **told, "HOME": str(tmp_path)}
     code = (
         "import sys; sys.argv = ['firstish', '--install-completion', 'bash'];"
         "from firstish.cli import main; main()"
