@@ -1,10 +1,10 @@
 """What the heavy tests share: a small run through the command line, and a browser."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from smallrun import METHODS, RUN
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [
@@ -16,8 +16,6 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-METHODS = ["cgmr", "adam", "lbfgs"]
-RUN = [sys.executable, "-m", "firstish", "run", "digits-logistic", "--subset", "150"]
 
 
 @pytest.fixture(scope="session")

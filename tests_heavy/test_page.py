@@ -133,7 +133,8 @@ def test_tab_reaches_every_control_in_order_and_shows_where_it_is(browser, folde
             """() => { const e = document.activeElement, s = getComputedStyle(e);
             return { order: e.dataset.order, outline: s.outlineStyle,
                      width: parseFloat(s.outlineWidth), seen: e.matches(':focus-visible'),
-                     colour: s.outlineColor, back: getComputedStyle(document.body).backgroundColor }; }"""
+                     colour: s.outlineColor,
+                     back: getComputedStyle(document.body).backgroundColor }; }"""
         )
         if at["order"] is None:
             break

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import numpy as np
 import pytest
-from conftest import RUN
+from smallrun import RUN
 
 from firstish.experiments import runner, storage
 from firstish.experiments.methods import parse_choice

@@ -83,13 +83,18 @@ def look(key: str, position: int = 0) -> Look:
 
 
 def thin(rows: list[dict[str, Any]], most: int = 1500) -> list[dict[str, Any]]:
-    """At most so many rows, dense at the beginning as a logarithmic axis shows them."""
+    """About so many rows, dense at the beginning as a logarithmic axis shows them.
+
+    Those with negative curvature are rare, and all kept.
+    """
     if len(rows) <= most:
         return rows
     ratio = math.log(len(rows)) / (most - 1)
     kept = sorted({min(len(rows) - 1, round(math.exp(ratio * k)) - 1) for k in range(most)})
     every = max(1, len(rows) // (most // 2))
-    return [rows[k] for k in sorted({*kept, *range(0, len(rows), every), len(rows) - 1})]
+    negative = [k for k, row in enumerate(rows) if row["curvature"] == "NC"]
+    evenly = range(0, len(rows), every)
+    return [rows[k] for k in sorted({*kept, *evenly, *negative, len(rows) - 1})]
 
 
 def spaced(along: Sequence[float], position: int = 0, count: int = 7) -> list[int]:

@@ -60,7 +60,8 @@ def draw_all(folder: Path) -> list[Path]:
         for kind in ("png", "pdf"):
             path = folder / "figures" / f"{name}.{kind}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=DPI, bbox_inches="tight")
+            figure.savefig(path, dpi=DPI)
+            figure.set_layout_engine("none")  # laid out once, alike in both
             written.append(path)
         plt.close(figure)
     return [p for p in written if p.suffix == ".png"]
@@ -161,7 +162,8 @@ def _three(
     names = {"value": "objective", "grad_norm": "gradient norm"}
     _label(axes[0], "oracle calls", names[field])
     if rivals:
-        figure.legend(*axes[0].get_legend_handles_labels(), **_LEGEND, **_BELOW)
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, **_LEGEND, **_BELOW)
     _label(axes[1], "iteration", "scale s")
     _label(axes[2], "iteration", "step size α")
     if not rivals and axes[2].get_legend_handles_labels()[1]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
 from matplotlib.markers import MarkerStyle
 from plotly.offline import get_plotlyjs
 
@@ -35,7 +36,7 @@ def write_report(folder: Path, figures: list[Path]) -> Path:
     """Write DIR/report.html; where it is."""
     summary = summarise(folder)
     problem = get(summary.run["problem"])
-    template = Template(Path(__file__).with_name("report.html").read_text())
+    template = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
     page = template.substitute(
         title=html.escape(f"{problem.title}: {len(summary.lines)} methods"),
         lead=html.escape(_lead(summary)),
@@ -51,7 +52,7 @@ def write_report(folder: Path, figures: list[Path]) -> Path:
         data=json.dumps(_curves(summary)).replace("</", "<\\/"),
     )
     path = folder / "report.html"
-    path.write_text(page)
+    path.write_text(page, encoding="utf-8")
     return path
 
 
@@ -132,4 +133,4 @@ def _outline(marker: str) -> str:
     """The marker as the points of an SVG polygon about 0, some 10 units wide."""
     style = MarkerStyle(MARKERS[marker.removesuffix("-open")])
     (shape,) = style.get_path().transformed(style.get_transform()).to_polygons()
-    return " ".join(f"{10 * x:.1f},{-10 * y:.1f}" for x, y in shape)
+    return " ".join(f"{10 * x:.1f},{-10 * y:.1f}" for x, y in np.asarray(shape))
