@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+HEAVY := $(VENV)/.installed-heavy
 # More arguments for the command behind a target: make unit ARGS='-k armijo'
 ARGS ?=
 
@@ -12,10 +13,10 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 	$(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint types unit docs mutations bench memory processes sample format clean
+.PHONY: help setup run test test-all lint types unit docs mutations bench bench-linear race bench-memory bench-processes bench-sample format clean
 
 help: ## list the targets
-	@sed -n -E 's/^([a-z]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup: $(STAMP) ## make .venv and install everything into it
 
@@ -30,6 +31,18 @@ run: $(STAMP) ## compare the methods on the digits
 	$(BIN)/firstish run $(ARGS)
 
 test: lint types unit docs ## all checks: lint, types, unit, docs
+
+# Outside of `make test`: slow to install, and not ours to mend. Without Chromium its tests skip and say so.
+test-all: $(HEAVY) ## the heavy tests: the page in Chromium, TensorBoard
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest tests_heavy $(ARGS)
+
+# Debian's Chromium, driven by playwright: its own download of a browser needs another network.
+$(HEAVY): $(STAMP)
+	$(PIP) install -q -e '.[dev,docs,heavy]'
+	@if test ! -x /usr/bin/chromium && test "$$(id -u)" = 0 && command -v apt-get > /dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium \
+		|| echo 'chromium could not be installed: the tests of the page will skip'; fi
+	@touch $@
 
 lint: $(STAMP) ## ruff: rules and format
 	$(BIN)/ruff check
@@ -51,14 +64,20 @@ mutations: $(STAMP) ## show that each known fault makes a test fail (slow)
 bench: $(STAMP) ## time per iteration over the bare autograd calls
 	$(BIN)/python benchmarks/iteration_cost.py $(ARGS)
 
-memory: $(STAMP) ## peak memory of the finite sum at 10 times the data
+bench-linear: $(STAMP) ## time per iteration of a linear model against autograd (1.2 GB)
+	$(BIN)/python benchmarks/linear_model.py $(ARGS)
+
+race: $(STAMP) ## every method on 104 problems (ARGS=--quick: two minutes)
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/race.py $(ARGS)
+
+bench-memory: $(STAMP) ## peak memory of the finite sum at 10 times the data
 	$(BIN)/python benchmarks/finite_sum_memory.py $(ARGS)
 
-processes: $(STAMP) ## time per iteration of two processes over that of one
+bench-processes: $(STAMP) ## time per iteration of two processes over that of one
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/two_processes.py $(ARGS)
 
 # All rows, as here, take hours; ARGS='--subset 6000' minutes.
-sample: $(STAMP) ## oracle calls that a sampled Hessian saves on FashionMNIST
+bench-sample: $(STAMP) ## oracle calls that a sampled Hessian saves on FashionMNIST
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/hessian_sample.py $(ARGS)
 
 format: $(STAMP) ## let ruff format and fix

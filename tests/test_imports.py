@@ -15,7 +15,16 @@ import firstish
 SOURCE = Path(firstish.__file__).parent
 
 LAYERS = [
-    {"errors", "scaling", "vectors", "line_search", "theory"},
+    {
+        "errors",
+        "scaling",
+        "rules",
+        "schedules",
+        "vectors",
+        "line_search",
+        "zhang_hager",
+        "theory",
+    },
     {"objectives"},
     {"methods"},
     {"records"},
@@ -69,8 +78,8 @@ def test_the_core_imports_downwards_only(name):
 
 
 def test_scalars_know_nothing_of_tensors():
-    for name in ("firstish.scaling", "firstish.line_search", "firstish.theory"):
-        for node in ast.walk(TREES[name]):
+    for name in ("scaling", "rules", "schedules", "line_search", "zhang_hager", "theory"):
+        for node in ast.walk(TREES[f"firstish.{name}"]):
             names = [alias.name for alias in getattr(node, "names", [])]
             assert "torch" not in [*names, getattr(node, "module", None)]
 
@@ -132,8 +141,16 @@ def test_the_public_doors_have_an_example():
         firstish.minimize,
         firstish.ScaledGD,
         firstish.ScaledGradient,
+        firstish.PlaneStep,
+        firstish.LazyStep,
+        firstish.ScaledDirection,
+        firstish.AdamDirection,
+        firstish.MomentumDirection,
+        firstish.NonMonotone,
+        firstish.Anneal,
         firstish.FunctionObjective,
         firstish.ModuleObjective,
+        firstish.LinearModel,
     ]
     assert all(">>>" in door.__doc__ for door in doors)
 

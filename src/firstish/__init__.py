@@ -2,14 +2,25 @@
 
 from firstish import baselines, theory
 from firstish.errors import NondeterministicError, NonFiniteError, ProductError, RankError
-from firstish.line_search import Armijo
+from firstish.line_search import Armijo, NonMonotone
 from firstish.loop import Status
-from firstish.methods import Method, ScaledGradient, Step
+from firstish.methods import (
+    AdamDirection,
+    Direction,
+    LazyStep,
+    Method,
+    MomentumDirection,
+    PlaneStep,
+    ScaledDirection,
+    ScaledGradient,
+    Step,
+)
 from firstish.minimize import Progress, Result, minimize
 from firstish.objectives import (
     FiniteSum,
     FunctionObjective,
     HessianSample,
+    LinearModel,
     Meter,
     ModuleObjective,
     Objective,
@@ -18,25 +29,35 @@ from firstish.objectives import (
     ShardedSum,
     Summed,
     estimate_max_lipschitz,
+    families,
 )
 from firstish.optim import ScaledGD
 from firstish.records import Row
 from firstish.scaling import Curvature
+from firstish.schedules import Anneal
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdamDirection",
+    "Anneal",
     "Armijo",
     "Curvature",
+    "Direction",
     "FiniteSum",
     "FunctionObjective",
     "HessianSample",
+    "LazyStep",
+    "LinearModel",
     "Meter",
     "Method",
     "ModuleObjective",
+    "MomentumDirection",
     "NonFiniteError",
+    "NonMonotone",
     "NondeterministicError",
     "Objective",
+    "PlaneStep",
     "Point",
     "Product",
     "ProductError",
@@ -44,6 +65,7 @@ __all__ = [
     "RankError",
     "Result",
     "Row",
+    "ScaledDirection",
     "ScaledGD",
     "ScaledGradient",
     "ShardedSum",
@@ -52,6 +74,7 @@ __all__ = [
     "Summed",
     "baselines",
     "estimate_max_lipschitz",
+    "families",
     "minimize",
     "theory",
 ]

@@ -12,6 +12,8 @@ Two departures from the textbook, both for the sake of rounding:
    is Armijo's condition itself. Such a step must move x: a null step is no progress.
 2. A trial at which f (or, where it is wanted next, the gradient) is not finite is refused.
 
+`NonMonotone` asks for a decrease below a mean of the values so far instead of below f(x).
+
 Nothing here knows of tensors: a ray gives trials, and a search gives back one of them.
 """
 
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 NOISE_ULPS = 10.0
+SHORTEST_CUT = 0.1  # an interpolated trial is at least this share of the one before
 
 
 class Trial(Protocol):
@@ -117,10 +120,22 @@ class Armijo:
             return trial.moved() and trial.slope() <= (2 * self.rho - 1) * ray.slope
         return False
 
-    def backtrack(self, ray: Ray[T], alpha: float | None = None, spent: int = 0) -> Found[T]:
+    def backtrack(
+        self,
+        ray: Ray[T],
+        alpha: float | None = None,
+        spent: int = 0,
+        *,
+        interpolate: bool = False,
+    ) -> Found[T]:
         """Shrink alpha by theta, from `initial_step` by default, until a trial is accepted.
 
-        `spent` trials count as made before.
+        `spent` trials count as made before. With `interpolate` the next alpha is where the parabola
+        through the refused trial's value is lowest,
+
+            alpha' = -slope alpha^2 / (2 (f(x + alpha p) - f(x) - slope alpha)),
+
+        within [0.1, theta] of alpha.
         """
         alpha = self.initial_step if alpha is None else alpha
         while spent < self.max_trials:
@@ -130,26 +145,63 @@ class Armijo:
                 return Found(trial, alpha, spent)
             if not trial.moved():
                 break  # nor would a shorter step
-            alpha *= self.theta
+            alpha *= self._cut(ray, alpha, trial.value) if interpolate else self.theta
             del trial  # and its graph, before the next one is built
         return Found(None, 0.0, spent)
 
-    def forward_track(self, ray: Ray[T]) -> Found[T]:
+    def _cut(self, ray: Ray[T], alpha: float, value: float) -> float:
+        """The factor to the interpolated trial; theta where f is not finite."""
+        bend = (value - ray.value) - ray.slope * alpha
+        if not 0 < bend < math.inf:
+            return self.theta
+        lowest = -ray.slope * alpha / (2 * bend)
+        return max(min(SHORTEST_CUT, self.theta), min(lowest, self.theta))
+
+    def forward_track(self, ray: Ray[T], *, falling: bool = False) -> Found[T]:
         """Grow alpha by 1/theta while trials are accepted, and return the last accepted one.
 
         If the first trial is refused, backtrack. At the cap, where f may be unbounded below, the
-        last accepted trial is returned too.
+        last accepted trial is returned too. With `falling`, f must also fall from one trial to the
+        next: where f oscillates, that stops in the first valley, and no further off where f
+        happens to be low enough.
         """
         alpha, spent = self.initial_step, 1
         best = ray.trial(alpha)
         if not self.accepts(ray, alpha, best):
-            return self.backtrack(ray, alpha * self.theta, spent)
+            return self.backtrack(ray, alpha * self.theta, spent, interpolate=falling)
         while spent < self.max_trials and math.isfinite(alpha / self.theta):
             spent += 1
             further = ray.trial(alpha / self.theta)
             if not self.accepts(ray, alpha / self.theta, further):
                 break
+            if falling and not further.value < best.value:
+                break
             alpha, best = alpha / self.theta, further
         if best.usable():
             return Found(best, alpha, spent)
-        return self.backtrack(ray, alpha * self.theta, spent)
+        return self.backtrack(ray, alpha * self.theta, spent, interpolate=falling)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonMonotone(Armijo):
+    """Armijo's condition against Zhang and Hager's mean of the values so far.
+
+        f(x + alpha p) <= C + rho alpha <g, p>,    Q' = eta Q + 1,    C' = (eta Q C + f) / Q'
+
+    f may rise from one iteration to the next, the mean C never does. It is what steps beyond 1
+    need: on a quadratic f(x - 2 CG g) = f(x), which Armijo's condition refuses.
+
+    Args:
+        eta: how long the mean remembers, from 0 (Armijo's condition) to 1 (all values alike).
+
+    Examples:
+        >>> NonMonotone().eta, NonMonotone(initial_step=2.0).initial_step
+        (0.85, 2.0)
+    """
+
+    eta: float = 0.85
+
+    def __post_init__(self) -> None:
+        Armijo.__post_init__(self)  # a slotted dataclass has no zero-argument super()
+        if not 0 <= self.eta <= 1:
+            raise ValueError(f"`NonMonotone(eta=...)` must lie in [0, 1], got {self.eta}.")

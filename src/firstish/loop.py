@@ -98,6 +98,7 @@ class Snapshot:
     iterations: int
     spent: Meter
     seconds: float
+    inherited: tuple[Any, ...] = ()
 
 
 _ALONE = Group()
@@ -119,6 +120,8 @@ class Run:
         self.method = method
         self.group = getattr(objective, "group", _ALONE)
         self.point = objective.at(x if resume is None else resume.x, method.depth)
+        if resume is not None:
+            self.point.inherit(resume.inherited)
         self.clock = Clock()
         before = self.point.meter.copy()
         self.point.require_finite()
@@ -182,4 +185,11 @@ class Run:
     def snapshot(self) -> Snapshot:
         """The run as it is now."""
         spent = self.point.meter.since(self._before)
-        return Snapshot(self.point.x, self.state, self.iterations, spent, self.clock.seconds())
+        return Snapshot(
+            self.point.x,
+            self.state,
+            self.iterations,
+            spent,
+            self.clock.seconds(),
+            self.point.inherited(),
+        )

@@ -13,7 +13,6 @@ from firstish.loop import Limits, Run, Status
 from firstish.methods.base import AnyMethod
 from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.objectives.function import FunctionObjective
-from firstish.objectives.graph import GraphObjective
 from firstish.objectives.module import ModuleObjective
 from firstish.objectives.point import Objective
 from firstish.objectives.row_sum import RowSum
@@ -215,8 +214,9 @@ def _start(
     if x0.numel() == 0:
         raise ValueError("`minimize(fun, x0)` got an empty x0: there is nothing to minimise over.")
     x = x0.detach().clone().reshape(-1)
-    if isinstance(fun, GraphObjective | RowSum):
-        fun.check_vector(x)
+    check = getattr(fun, "check_vector", None)
+    if check is not None:
+        check(x)
     if isinstance(fun, Objective):
         return fun, x, x0.shape
     return FunctionObjective(fun, x0), x, x0.shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -14,8 +14,8 @@ from torch.optim import Optimizer
 
 from firstish.line_search import Armijo
 from firstish.loop import Clock
-from firstish.methods.base import Failure
-from firstish.methods.scaled_gradient import CycleState, ScaledGradient
+from firstish.methods.base import AnyMethod, Failure
+from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.objectives.closure import Closure, ClosureObjective
 from firstish.objectives.layout import Layout
 from firstish.objectives.point import Meter, Point
@@ -29,6 +29,8 @@ _SPENT = ("oracle_calls", "passes", "seconds")
 class ScaledGD(Optimizer):
     """Scaled gradient descent as a torch optimizer: `optimizer.step(closure)` is one iteration.
 
+    `method=` puts another method in its place: `ScaledGD(params, method=LazyStep())`.
+
     All groups form one vector; parameters with `requires_grad=False` stay out of it. The closure
     may be called several times and must compute the same loss each time: within a step the random
     state is replayed (one dropout mask per step), and buffers such as BatchNorm's are updated once.
@@ -37,7 +39,11 @@ class ScaledGD(Optimizer):
         params: parameters or groups.
         lr: the first trial step, equal in all groups. 1.0 is the step the scale was made for; an LR
             scheduler makes it a step-size schedule.
-        scaling: "CG", "MR", "GM" or a cycle of them such as "CGMR".
+        method: what to do, such as `PlaneStep()`, `LazyStep()` or `ScaledDirection()`; its own
+            settings then take the place of the seven below. They look back on the step before, so
+            they are for a loss that stays the same function: use `reuse_value=True` with them.
+            By default `ScaledGradient` with those settings.
+        scaling: "CG", "MR", "GM" or a cycle of them such as "CGMR", or a rule such as "DY".
         sigma: curvature above which it counts as strong.
         rho: share of the linear decrease Armijo asks for, in [0, 1/2).
         theta: factor between trials, in (0, 1).
@@ -68,6 +74,7 @@ class ScaledGD(Optimizer):
         params: Iterable[Any],
         lr: float = 1.0,
         *,
+        method: AnyMethod | None = None,
         scaling: str = "CGMR",
         sigma: float = 1e-6,
         rho: float = 1e-4,
@@ -90,15 +97,17 @@ class ScaledGD(Optimizer):
                 "outputs. Use `minimize` with a `ModuleObjective`."
             )
         search = Armijo(rho=rho, theta=theta, max_trials=max_trials)
-        self.method = ScaledGradient(
+        scaled = ScaledGradient(
             scaling=scaling, sigma=sigma, s_lpc=s_lpc, s_nc=s_nc, line_search=search
         )
+        self.method: AnyMethod = scaled if method is None else _checked(method, scaled)
         ProductChoice(product, "ScaledGD")
         self._product: Mode = product
         self._check = check
         self._reuse = reuse_value
         self._objective: ClosureObjective | None = None
         self._kept: Point | None = None  # the accepted point, with `reuse_value`
+        self._kind: type | None = None  # of the method's state
         super().__init__(params, {"lr": lr})
         Layout(self._trainable(), "ScaledGD(params)")
         self._first_step()
@@ -132,7 +141,8 @@ class ScaledGD(Optimizer):
             if not (self._reuse and memory["iterations"]):  # then the last step accepted it
                 point.accept()
             known = self._sum(memory, objective.meter.since(before), clock)
-            new, step, state = self._method().step(point, CycleState(memory["turns"]))
+            state = self._state(memory, point)
+            new, step, state = self._method().step(point, state)
             objective.keep(new.x)
         except BaseException:
             objective.write(point.x)
@@ -144,7 +154,8 @@ class ScaledGD(Optimizer):
         self._finish(objective, point, new)
         spent = self._sum(memory, objective.meter.since(before), clock)
         memory.update(zip(_SPENT, spent, strict=True))
-        memory["turns"] = state.turns
+        memory["method"] = {f.name: getattr(state, f.name) for f in fields(state)}
+        memory["numbers"] = point.x.numel()
         memory["iterations"] += 1
         memory["grad_scale"] = objective.grad_scale
         if step.failure is Failure.LINE_SEARCH:
@@ -172,7 +183,7 @@ class ScaledGD(Optimizer):
         return {**super().__getstate__(), **mine, "_reuse": self._reuse}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._objective = self._kept = None
+        self._objective = self._kept = self._kind = None
         super().__setstate__(state)
 
     def _trainable(self) -> list[Tensor]:
@@ -194,14 +205,41 @@ class ScaledGD(Optimizer):
             )
         return rate
 
-    def _method(self) -> ScaledGradient:
-        search = replace(self.method.line_search, initial_step=self._first_step())
-        return replace(self.method, line_search=search)
+    def _method(self) -> AnyMethod:
+        rate = self._first_step()
+        search = getattr(self.method, "line_search", None)
+        if isinstance(search, Armijo) and is_dataclass(self.method):
+            changed = replace(search, initial_step=rate)
+            return replace(self.method, line_search=changed)
+        if rate != 1:
+            raise ValueError(
+                f"`ScaledGD(lr={rate})` has no meaning for {type(self.method).__name__}, which has "
+                "no line search. Leave it at 1.0, and set the method's own step size."
+            )
+        return self.method
+
+    def _state(self, memory: dict[str, Any], point: Point) -> Any:
+        """The method's state as the last step left it; a new one for another set of numbers."""
+        if self._kind is None or "method" not in memory:
+            new = self.method.init(point)
+            if not is_dataclass(new):
+                raise TypeError(
+                    f"The state of {type(self.method).__name__} is a {type(new).__name__}. It must "
+                    "be a dataclass of tensors, numbers and tuples of them, so that a state dict "
+                    "can carry it."
+                )
+            self._kind = type(new)
+            if "method" not in memory:
+                return new
+        held = memory["method"]
+        if memory["numbers"] != point.x.numel() and any(map(_holds_tensors, held.values())):
+            return self.method.init(point)
+        return self._kind(**held)
 
     def _memory(self) -> dict[str, Any]:
         """What a state dict carries, kept with the first parameter as torch's L-BFGS does."""
         memory: dict[str, Any] = self.state[self.param_groups[0]["params"][0]]
-        for name in ("turns", "iterations", "grad_scale", *_SPENT):
+        for name in ("iterations", "grad_scale", *_SPENT):
             memory.setdefault(name, 0)
         return memory
 
@@ -229,7 +267,7 @@ class ScaledGD(Optimizer):
         if self._reuse:  # one random state, so one loss, for the whole run
             memory.setdefault("random", random.to_tensors())
             random = RandomState.from_tensors(memory["random"])
-        start = objective.begin(closure, random)
+        start = objective.begin(closure, random, self.method.depth)
         kept, self._kept = self._kept, None
         return kept if kept is not None and objective.untouched(kept.x) else start
 
@@ -247,6 +285,28 @@ class ScaledGD(Optimizer):
             grads = objective.layout.split(point.grad)
             for p, grad in zip(objective.parameters, grads, strict=True):
                 p.grad = grad.clone()
+
+
+def _checked(method: AnyMethod, settings: ScaledGradient) -> AnyMethod:
+    """The method, if it is one and no other settings were given."""
+    named = all(hasattr(method, name) for name in ("init", "step", "depth"))
+    if isinstance(method, type) or not named:
+        raise TypeError(
+            "`ScaledGD(method=...)` must be a method such as `LazyStep()` or `PlaneStep()`, got "
+            f"{method!r}."
+        )
+    if settings != ScaledGradient():
+        raise ValueError(
+            "`ScaledGD(method=...)` has settings of its own. Leave out scaling, sigma, rho, theta, "
+            f"s_lpc, s_nc and max_trials, and give them to {type(method).__name__}(...)."
+        )
+    return method
+
+
+def _holds_tensors(value: object) -> bool:
+    return isinstance(value, Tensor) or (
+        isinstance(value, tuple) and any(map(_holds_tensors, value))
+    )
 
 
 def _number(rate: Any) -> float:

@@ -39,12 +39,15 @@ class Angle(NamedTuple):
         product_norm: |Hg|.
         cosine: gHg / (|g| |Hg|), clipped to [-1, 1]; 0 where Hg = 0.
         error: a bound on |<g, (H~ - H) g>| / gg when the product H~g is not exact.
+        partial: whether only the part of Hg along g is known, which is enough for the cases and
+            the CG scale; `product_norm` is then its length and `cosine` -1 or 1.
     """
 
     grad_norm: float
     product_norm: float
     cosine: float
     error: float = 0.0
+    partial: bool = False
 
     @property
     def local_lipschitz(self) -> float:
@@ -69,7 +72,7 @@ def parse_cycle(scaling: str) -> tuple[str, ...]:
     if not isinstance(scaling, str) or not re.fullmatch("(CG|MR|GM)+", scaling.upper()):
         raise ValueError(
             f"`scaling={scaling!r}` is unknown. Use 'CG', 'MR', 'GM' or a cycle of them, "
-            "such as 'CGMR', 'MRCG' or 'CGMRGM'."
+            "such as 'CGMR', 'MRCG' or 'CGMRGM', or one of the rules 'ASD', 'DY' and 'SDC'."
         )
     return tuple(re.findall("CG|MR|GM", scaling.upper()))
 
@@ -84,7 +87,7 @@ def curvature_case(angle: Angle, sigma: float) -> Curvature:
     >>> curvature_case(Angle(grad_norm=1.0, product_norm=2.0, cosine=1.0), sigma=1e-6)
     <Curvature.SPC: 'SPC'>
     """
-    g_norm, Hg_norm, cosine, error = angle
+    g_norm, Hg_norm, cosine, error, _ = angle
     rayleigh = cosine * (Hg_norm / g_norm)
     if rayleigh - error > sigma and math.isfinite(g_norm / rayleigh):
         return Curvature.SPC
@@ -98,6 +101,8 @@ def scale(name: str, angle: Angle, sigma: float) -> float:
 
     GM = |g| / |Hg|        MR = cosine GM        CG = GM / cosine
     """
+    if angle.partial and name != "CG":
+        raise ValueError(f"`scale('{name}', ...)` needs |Hg|: ask the point for its whole `angle`.")
     GM = angle.grad_norm / angle.product_norm
     s = GM / angle.cosine if name == "CG" else angle.cosine * GM if name == "MR" else GM
     # Only rounding can exceed 1/sigma in SPC; the minimum keeps the bound and the order exact.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from firstish import Armijo
+from firstish import Armijo, zhang_hager
 from firstish.baselines import (
     CDAT,
     LBFGS,
@@ -21,7 +21,6 @@ from firstish.baselines import (
     LineSearch,
     Nesterov,
     PoNo,
-    zhang_hager,
 )
 
 from . import reference

@@ -1,6 +1,7 @@
 """Runs into a folder: whatever interrupts them, the records end up the same."""
 
 import json
+import math
 import os
 import re
 import signal
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from firstish.experiments import runner, storage
+from firstish.experiments import runner, storage, tuning
+from firstish.experiments.curves import look
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, Choice, MethodSpec, parse_choice
 from firstish.experiments.settings import Settings
@@ -97,13 +99,40 @@ def test_ctrl_c_and_resume_give_the_records_of_an_uninterrupted_run(tmp_path, af
     assert records(tmp_path / "cut") == records(tmp_path / "whole")
 
 
+BEYOND = ("plane", "lazy", "asd", "dy", "sdc", "scaled-adam", "scaled-heavy-ball")
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_the_methods_beyond_the_paper_resume_to_the_same_records(tmp_path, name):
+    chosen = settings(name, budget=60, checkpoint_seconds=1e9)
+    runner.run(chosen, tmp_path / "whole", Silent(), resume=False)
+
+    def press():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(chosen, tmp_path / "cut", Silent(press, 7), resume=False)
+    runner.run(chosen, tmp_path / "cut", Silent(), resume=True)
+    assert records(tmp_path / "cut") == records(tmp_path / "whole")
+    asked = [row["product"] for row in records(tmp_path / "cut")[name]]
+    assert asked == (["start"] if name == "lazy" else [None]) + [None] * (len(asked) - 1)
+    line = summarise(tmp_path / "cut").lines[0]
+    assert line.unit_steps > 0.8
+    assert sum(line.cases.values()) == (1 if name == "lazy" else len(asked) - 1)
+
+
+def test_every_method_has_a_look_of_its_own():
+    looks = [look(name) for name in METHODS]
+    assert len({(one.colour, one.dash) for one in looks}) == len(looks)
+
+
 def test_sigkill_at_any_time_loses_and_tears_no_line(tmp_path):
     methods = ["--method", "cgmr", "--method", "mr", "--budget", "1200", "--gtol", "0"]
     quick = ["--checkpoint-seconds", "0.05"]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     subprocess.run([*COMMAND, *methods, *quick, "--out", whole], check=True, capture_output=True)
     kills = 0
-    for wait in (0.15, 0.3, 0.45, 60):
+    for wait in (0.15, 0.3, 0.45, math.inf):
         resume = ["--resume"] if (cut / "run.json").exists() else []
         process = subprocess.Popen(
             [*COMMAND, *methods, *quick, "--out", cut, *resume],
@@ -189,6 +218,37 @@ def test_the_grid_is_tuned_and_its_price_kept(tmp_path):
     assert outcomes(tmp_path / "r")["adam"]["rate"] == grid["winner"] == best["rate"]
     assert outcomes(tmp_path / "r")["adam"]["value"] == pytest.approx(best["value"], rel=1e-12)
     assert grid["oracle_calls"] == sum(t["oracle_calls"] for t in grid["trials"]) >= 5 * 60
+
+
+def test_an_interrupted_grid_goes_on_with_what_is_left(tmp_path, monkeypatch):
+    made, real = [], tuning._trial
+
+    def trial(settings, choice, rate):
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(rate)
+        return real(settings, choice, rate)
+
+    monkeypatch.setattr(tuning, "_jobs", lambda wanted: 1)
+    monkeypatch.setattr(tuning, "_trial", trial)
+    asked = settings("adam", budget=20)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(asked, tmp_path / "run", Silent(), resume=False)
+    rates = get("digits-logistic").grids["adam"]
+    assert made == list(rates[:2])
+    monkeypatch.setattr(tuning, "_trial", lambda *args: made.append(args[2]) or real(*args))
+    runner.run(asked, tmp_path / "run", Silent(), resume=True)
+    assert made == list(rates)  # none twice
+    monkeypatch.setattr(tuning, "_trial", real)
+    runner.run(asked, tmp_path / "whole", Silent(), resume=False)
+    whole, gone_on = (
+        storage.read_json(tmp_path / name / "tuning" / "adam.json") for name in ("whole", "run")
+    )
+    for found in (whole, gone_on):
+        del found["seconds"]
+        for one in found["trials"]:
+            del one["seconds"]
+    assert gone_on == whole
 
 
 def test_names_of_methods():

@@ -73,6 +73,21 @@ def equal(rank, group):
                 yield [model, cut, sample], tell(build(model, share, group, hessian_sample=sample))
 
 
+def linear(share, group=None):
+    inputs, labels = data()
+    family = firstish.families.Multinomial(classes=4)
+    weight = torch.linspace(0.5, 2.0, ROWS, dtype=torch.float64)[share]
+    part = (inputs[share], labels[share])
+    return firstish.LinearModel(
+        *part, family, sample_weight=weight, weight_decay=1e-2, intercept=True, process_group=group
+    )
+
+
+def equal_linear(rank, group):
+    share = slice(0, 20) if rank == 0 else slice(20, ROWS)
+    yield "linear", tell(linear(share, group))
+
+
 def stop(rank, group):
     """Rank 0's clock and callback decide for all; their own would differ."""
     objective = build("mlp", slice(rank, None, 2), group)

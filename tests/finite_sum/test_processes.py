@@ -83,6 +83,18 @@ def test_two_processes_equal_one(tmp_path):
     assert len(zero) == 8
 
 
+def test_a_linear_model_in_two_processes_equals_one(tmp_path):
+    zero, one = both("equal_linear", tmp_path)
+    assert zero == one
+    ((_, theirs),) = zero
+    mine = ranks.tell(ranks.linear(slice(None)))
+    for a, b in zip(mine["points"], theirs["points"], strict=True):
+        for x, y in zip(a, b, strict=True):
+            close(x, y, 1e-13)
+    close(mine["x"], theirs["x"], 1e-12)
+    assert mine["steps"] == theirs["steps"]
+
+
 def test_ranks_stop_together(tmp_path):
     zero, one = both("stop", tmp_path)
     assert zero == one

@@ -22,8 +22,14 @@ LINE = P + "test_line_search.py::"
 DEGENERATE = P + "test_degenerate.py::"
 BOUNDS = P + "test_p1_scale_bounds.py::"
 COST = P + "test_accounting.py::"
+PLANE = P + "test_plane_step.py::"
+LAZY = P + "test_lazy_step.py::"
+RULE = P + "test_rules.py::"
+DIRECTED = P + "test_scaled_direction.py::"
 RESTORE = "tests/mutations/test_restore.py::"
 SHARDED = "tests/sharded/test_sharded.py::"
+LINEAR = "tests/objectives/test_linear_model.py::"
+PASSES = "tests/objectives/test_linear_passes.py::"
 
 FAULTS = [
     # scaling.py
@@ -170,8 +176,8 @@ FAULTS = [
     Fault(
         "theta-applied-twice",
         "line_search.py",
-        "            alpha *= self.theta",
-        "            alpha *= self.theta * self.theta",
+        " if interpolate else self.theta",
+        " if interpolate else self.theta * self.theta",
         "backtracking skips every other step",
         LINE + "test_backtracking_returns_the_first_power_of_theta_that_armijo_accepts",
     ),
@@ -274,8 +280,8 @@ FAULTS = [
     ),
     Fault(
         "limited-scale-ignores-sigma",
-        "methods/scaled_gradient.py",
-        "return 1.0 if self.sigma <= 1 else 1 / self.sigma",
+        "methods/cases.py",
+        "return 1.0 if sigma <= 1 else 1 / sigma",
         "return 1.0",
         "s_lpc above 1/sigma",
         P + "test_p2_descent.py::test_first_and_second_order_descent",
@@ -378,7 +384,253 @@ FAULTS = [
         "the graph of an older trial used after the parameters were written",
         RESTORE + "test_forward_tracking_through_the_closure_takes_the_steps_of_minimize",
     ),
+    # objectives/linear.py and what it stands on
+    Fault(
+        "scores-never-refreshed",
+        "objectives/linear.py",
+        "if self._age + 1 < REFRESH:",
+        "if True:",
+        "z + alpha A p drifts without end",
+        PASSES + "test_scores_are_computed_anew_at_fixed_counts",
+    ),
+    Fault(
+        "scores-not-carried",
+        "objectives/linear.py",
+        "if self._age + 1 < REFRESH:",
+        "if False:",
+        "a pass over the features for every trial",
+        PASSES + "test_a_refused_trial_looks_at_nothing",
+    ),
+    Fault(
+        "scores-not-saved",
+        "loop.py",
+        "            self.point.inherited(),",
+        "            (),",
+        "a resumed run computes its scores from x, to other bits",
+        PASSES + "test_a_run_saved_at_any_step_goes_on_to_the_same_bits",
+    ),
+    Fault(
+        "age-of-scores-not-saved",
+        "objectives/linear.py",
+        "            self._z, self._age = what",
+        "            self._z, self._age = what[0], 1",
+        "a resumed run refreshes its scores at other counts",
+        PASSES + "test_a_run_saved_at_any_step_goes_on_to_the_same_bits",
+    ),
+    Fault(
+        "cg-pays-for-the-product",
+        "methods/scaled_gradient.py",
+        'point.angle_along() if name == "CG" else point.angle()',
+        "point.angle()",
+        "a third pass that the CG scale does not need",
+        PASSES + "test_a_unit_step_looks_twice_for_cg_and_three_times_for_mr",
+    ),
+    Fault(
+        "image-of-another-vector",
+        "objectives/linear.py",
+        "self._image is None or self._image[0] is not v",
+        "self._image is None",
+        "A p of the last p for every p",
+        LINEAR + "test_scores_carried_along_are_those_of_the_new_point",
+    ),
+    Fault(
+        "free-intercept-penalised",
+        "objectives/linear.py",
+        "x if self._penalised is None else x * self._penalised",
+        "x",
+        "weight decay on an intercept that is to be free",
+        LINEAR + "test_value_gradient_and_product_are_autograds[free intercept-logistic]",
+    ),
+    Fault(
+        "weights-ignored-in-the-derivatives",
+        "objectives/linear.py",
+        "        return r.mul_(self._weights if r.ndim == 1 else self._weights.unsqueeze(1))",
+        "        return r",
+        "sample weights in f alone",
+        LINEAR + "test_value_gradient_and_product_are_autograds[weights-pinned]",
+    ),
+    Fault(
+        "softmax-bend-without-the-mean",
+        "objectives/families.py",
+        "return pt.addcmul_(known, pt.sum(1, keepdim=True), value=-1)",
+        "return pt",
+        "diag(p) for diag(p) - p p'",
+        LINEAR + "test_value_gradient_and_product_are_autograds[plain-pinned]",
+    ),
+    # plane_step.py
+    Fault(
+        "plane-sign-of-gd",
+        "methods/plane_step.py",
+        "s = (1 / root_a - kappa * r / root_c) / definite / root_a",
+        "s = (1 / root_a + kappa * r / root_c) / definite / root_a",
+        "<g,d> with the wrong sign in the small system",
+        PLANE + "test_the_step_is_the_lowest_point_of_the_plane_wherever_it_comes_from",
+    ),
+    Fault(
+        "plane-last-gradient-kept",
+        "methods/plane_step.py",
+        "return trial.point, step, LastPoint(point.x, point.grad)",
+        "return trial.point, step, LastPoint(trial.point.x, point.grad)",
+        "the step before measured from the wrong point",
+        PLANE + "test_on_a_well_conditioned_quadratic_it_is_conjugate_gradients_to_rounding",
+    ),
+    Fault(
+        "plane-indefinite-trusted",
+        "methods/plane_step.py",
+        "if not definite >= DEFINITE:",
+        "if definite == 0:",
+        "an indefinite system solved for its saddle",
+        PLANE + "test_a_system_that_is_not_positive_definite_gives_the_cg_step",
+    ),
+    Fault(
+        "plane-curvature-of-d-unchecked",
+        "methods/plane_step.py",
+        "if not self.sigma < c < math.inf:",
+        "if not 0 < c < math.inf:",
+        "limited curvature along the last step taken for strong",
+        PLANE + "test_curvature_along_the_last_step_must_be_strong_too",
+    ),
+    # pairs.py and lazy_step.py
+    Fault(
+        "pairs-in-the-wrong-order",
+        "methods/pairs.py",
+        "in reversed(pairs):",
+        "in pairs:",
+        "the first loop begins with the oldest pair",
+        LAZY + "test_the_direction_is_that_of_the_dense_update",
+    ),
+    Fault(
+        "pairs-initial-scale",
+        "methods/pairs.py",
+        "q.mul_(pairs[-1].cosine / pairs[-1].stretch)",
+        "q.mul_(1 / pairs[-1].cosine / pairs[-1].stretch)",
+        "<s,s>/<s,y> for <s,y>/<y,y>",
+        LAZY + "test_the_direction_is_that_of_the_dense_update",
+    ),
+    Fault(
+        "pairs-without-curvature-kept",
+        "methods/lazy_step.py",
+        "point.grad - state.grad, POSITIVE)",
+        "point.grad - state.grad, -2.0)",
+        "a pair of negative curvature enters the memory",
+        LAZY + "test_negative_curvature_is_asked_for_and_tracked_forward",
+    ),
+    Fault(
+        "lazy-never-asks-again",
+        "methods/lazy_step.py",
+        'return state.pairs(), "curvature"',
+        "return state.pairs(), None",
+        "no product after a pair without positive curvature",
+        "tests/golden/test_beyond.py::test_the_lazy_step_on_a_nonconvex_function",
+    ),
+    Fault(
+        "lazy-keeps-a-graph-for-products",
+        "methods/lazy_step.py",
+        'depth: ClassVar[Depth] = "gradient"',
+        'depth: ClassVar[Depth] = "product"',
+        "every point pays for a product that is rarely made",
+        "tests/test_optim_methods.py::"
+        "test_a_lazy_step_costs_two_calls_with_reuse_and_no_graph_of_the_gradient",
+    ),
+    Fault(
+        "lazy-memory-unbounded",
+        "methods/lazy_step.py",
+        "(*state.pairs(), last)[-self.memory :]",
+        "(*state.pairs(), last)",
+        "more pairs kept than asked for",
+        LAZY + "test_no_more_pairs_are_kept_than_asked_for",
+    ),
+    Fault(
+        "lazy-gives-up",
+        "methods/lazy_step.py",
+        "if step.failure is Failure.LINE_SEARCH and pairs:",
+        "if False:",
+        "a search that fails along the pairs ends the run",
+        LAZY + "test_pairs_that_lead_nowhere_are_forgotten_and_the_gradient_is_tried",
+    ),
+    Fault(
+        "forward-across-the-valley",
+        "line_search.py",
+        "if falling and not further.value < best.value:",
+        "if False:",
+        "forward tracking goes on over the next hill",
+        LAZY + "test_forward_tracking_stops_in_the_first_valley",
+    ),
+    Fault(
+        "interpolation-halved",
+        "line_search.py",
+        "lowest = -ray.slope * alpha / (2 * bend)",
+        "lowest = -ray.slope * alpha / bend",
+        "the parabola's lowest point at twice its place",
+        "tests/golden/test_beyond.py::test_the_lazy_step_on_a_nonconvex_function",
+    ),
+    # rules.py
+    Fault(
+        "yuan-without-its-two",
+        "rules.py",
+        "math.hypot(a - b, 2 * angle.grad_norm / memory.length)",
+        "math.hypot(a - b, angle.grad_norm / memory.length)",
+        "|g|^2/|d|^2 for 4 |g|^2/|d|^2",
+        RULE + "test_yuans_step_ends_a_quadratic_in_two_dimensions",
+    ),
+    Fault(
+        "held-step-not-cut",
+        "rules.py",
+        "return max(FLOOR * MR, min(s, CG))",
+        "return max(FLOOR * MR, s)",
+        "a held step beyond CG: no second-order descent",
+        RULE + "test_every_rule_keeps_within_cg_and_a_tenth_of_mr",
+    ),
+    Fault(
+        "rule-not-begun-again",
+        "methods/scaled_gradient.py",
+        "if case is Curvature.SPC and found.trials == 1:",
+        "if case is Curvature.SPC:",
+        "a rule goes on after a step that was cut",
+        RULE + "test_a_cut_step_begins_the_rule_again",
+    ),
+    Fault(
+        "mean-ignored",
+        "methods/scaled_gradient.py",
+        "along.value = max(mean, point.value)",
+        "along.value = point.value",
+        "the non-monotone search is monotone",
+        RULE + "test_twice_the_cg_step_leaves_a_quadratic_where_it_was_and_armijo_refuses_it",
+    ),
+    # scaled_direction.py
+    Fault(
+        "climbing-direction-followed",
+        "methods/scaled_direction.py",
+        "if not down >= DESCENT:",
+        "if down == 0:",
+        "a direction that climbs is not replaced",
+        DIRECTED + "test_a_direction_that_climbs_is_replaced_by_the_gradient_for_that_step",
+    ),
+    Fault(
+        "direction-scaled-as-a-gradient",
+        "methods/scaled_direction.py",
+        "length = down * (g_norm / angle.rayleigh)",
+        "length = g_norm / angle.rayleigh",
+        "<p,p> for -<g,p> in the scale",
+        "tests/golden/test_beyond.py::test_a_scaled_direction",
+    ),
     # optim.py
+    Fault(
+        "state-of-other-parameters-kept",
+        "optim.py",
+        'if memory["numbers"] != point.x.numel()',
+        "if False",
+        "vectors of another length handed to the method",
+        "tests/test_optim_methods.py::test_a_group_added_between_steps_begins_the_method_anew",
+    ),
+    Fault(
+        "method-state-not-saved",
+        "optim.py",
+        'memory["method"] = {f.name: getattr(state, f.name) for f in fields(state)}',
+        'memory["method"] = {}',
+        "every step begins the method anew",
+        "tests/test_optim_methods.py::test_it_takes_the_steps_of_minimize_to_the_bit",
+    ),
     Fault(
         "refused-trial-left-in-place",
         "optim.py",

@@ -183,6 +183,8 @@ def methods(rank):
 
 
 METHODS = [
+    firstish.PlaneStep(),
+    firstish.LazyStep(),
     baselines.LineSearch(),
     baselines.Adam(step_size=0.05),
     baselines.LBFGS(),

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from firstish.baselines import checks
 from firstish.baselines.steps import STATIONARY, searched_step
-from firstish.baselines.zhang_hager import updated
 from firstish.line_search import Armijo, Ray
 from firstish.methods.base import Step
 from firstish.methods.ray import PointTrial
 from firstish.objectives.point import Depth, Point
 from firstish.vectors import dot
+from firstish.zhang_hager import updated
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import torch
 
 from firstish.baselines import checks
 from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
-from firstish.baselines.zhang_hager import updated
 from firstish.methods.base import Failure, Step
 from firstish.objectives.point import Depth, Point
+from firstish.zhang_hager import updated
 
 MAX_TRIALS = 100
 LAST_RESORT = 1e-6  # the step when no trial was accepted

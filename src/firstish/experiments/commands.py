@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import torch
 import typer
@@ -16,13 +19,19 @@ from rich.table import Table
 
 from firstish import __version__
 from firstish.experiments import runner
-from firstish.experiments.console import Live, table
+from firstish.experiments.console import Live, table, trials, winners
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
+from firstish.experiments.observers import Observer, Several
+from firstish.experiments.ranks import Silent, joined
 from firstish.experiments.report import write_report
 from firstish.experiments.settings import Settings
-from firstish.experiments.summary import summarise
-from firstish.experiments.tuning import tune as grid
+from firstish.experiments.summary import digest, summarise
+from firstish.experiments.tensorboard import TensorBoard
+from firstish.experiments.tuning import Tuning
+from firstish.experiments.tuning import tune as tune_grid
+from firstish.experiments.winners import grids, write_markdown
+from firstish.objectives.group import Group
 from firstish.problems import PROBLEMS, get
 from firstish.problems.base import Options
 from firstish.problems.data import CATALOGUE, catalogue, folders
@@ -33,8 +42,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console()
+errors = Console(stderr=True)  # so that standard output holds results alone
 
-ProblemName = Annotated[str, typer.Argument(help="A problem; `firstish list` names them.")]
+
+def _completes(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """A completion by these names; typer tells its argument by the name `incomplete`."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+
+
+ProblemName = Annotated[
+    str,
+    typer.Argument(
+        help="A problem; `firstish list` names them.", autocompletion=_completes(PROBLEMS)
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the last line alone.")]
+Json = Annotated[bool, typer.Option("--json", help="Print a summary in JSON, and nothing else.")]
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -50,11 +73,23 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Gradient descent that sets its own step: compare it on the paper's problems."""
+    """Gradient descent that sets its own step: compare it on the paper's problems.
+
+    Example: firstish run digits-logistic --budget 2000
+    """
+
+
+def _talk(quiet: bool, as_json: bool) -> Console:
+    """Where what comes before the last line goes."""
+    return Console(quiet=True) if quiet or as_json else console
+
+
+def _print_json(content: object) -> None:
+    print(json.dumps(content, indent=1, allow_nan=False))
 
 
 def _fail(error: Exception) -> NoReturn:
-    console.print(f"firstish: {error}", style="red", markup=False, highlight=False)
+    errors.print(f"firstish: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(2)
 
 
@@ -90,12 +125,26 @@ def _settings(
 
 
 def _options(
-    seed: int, subset: int | None, dtype: str | None, device: str, data: Path | None
+    seed: int,
+    subset: int | None,
+    dtype: str | None,
+    device: str,
+    data: Path | None,
+    chunk_size: int | None = None,
+    process_group: Any = None,
 ) -> Options:
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"--dtype {dtype} is unknown. Use float32 or float64.")
     precision = None if dtype is None else DTYPES[dtype]
-    return Options(subset=subset, dtype=precision, device=device, seed=seed, data=data)
+    return Options(
+        subset=subset,
+        dtype=precision,
+        device=device,
+        seed=seed,
+        data=data,
+        chunk_size=chunk_size,
+        process_group=process_group,
+    )
 
 
 @app.command()
@@ -104,7 +153,8 @@ def run(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="May be repeated: cgmr, adam, adam@0.01, ... The standard panel if none."
+            help="May be repeated: cgmr, adam, adam@0.01, ... The standard panel if none.",
+            autocompletion=_completes(METHODS),
         ),
     ] = None,
     budget: Budget = None,
@@ -117,33 +167,61 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/PROBLEM if none.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with that folder.")] = False,
     checkpoint_seconds: Annotated[float, typer.Option(help="How often to save.")] = 10.0,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write DIR/tensorboard as it goes, too.")
+    ] = False,
+    chunk_size: Annotated[
+        int | None, typer.Option(help="Rows of a network's data at a time; memory allows.", min=1)
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait for the other processes under torchrun.")
+    ] = 300.0,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Run methods on a problem: a table on the screen, records and figures on disk.
+
+    Under torchrun the rows are divided among the processes, and the first one writes.
 
     Example: firstish run digits-mlp --method cgmr --method adam --budget 2000
     """
     folder = out or (_newest if resume else _free)(Path("runs") / problem)
     try:
         panel = method or get(problem).panel or PANEL
-        options = _options(seed, subset, dtype, device, data)
-        settings = _settings(problem, panel, budget, gtol, options, checkpoint_seconds)
-        with Live(console) as live:
-            runner.run(settings, folder, live, resume)
+        with ExitStack() as stack:
+            together = stack.enter_context(joined(device, timeout))
+            group = Group(together, device)
+            folder = Path(group.text_from_first(str(folder)))
+            options = _options(seed, subset, dtype, device, data, chunk_size, together)
+            settings = _settings(problem, panel, budget, gtol, options, checkpoint_seconds)
+            if group.rank != 0:
+                runner.run(settings, folder, Silent(), resume)
+                return
+            events = [stack.enter_context(TensorBoard(folder))] if tensorboard else []
+            live = stack.enter_context(Live(_talk(quiet, as_json)))
+            observer: Observer = Several(live, *events)
+            runner.run(settings, folder, observer, resume)
     except MISTAKES as error:
         _fail(error)
     except KeyboardInterrupt:
         words = [w for w in sys.argv[1:] if w != "--resume"]
         named = [] if out else ["--out", str(folder)]
         again = shlex.join(["firstish", *words, *named, "--resume"])
-        console.print(f"interrupted; go on with: {again}", soft_wrap=True, highlight=False)
+        errors.print(f"interrupted; go on with: {again}", soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
-    report(folder)
+    report(folder, quiet, as_json)
 
 
 @app.command()
 def tune(
     problem: ProblemName,
-    method: Annotated[str, typer.Option(help="fixed, heavy-ball, nesterov or adam.")] = "adam",
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="May be repeated: fixed, heavy-ball, nesterov, adam. All with a grid if none.",
+            autocompletion=_completes([name for name, spec in METHODS.items() if spec.rated]),
+        ),
+    ] = None,
     budget: Budget = None,
     gtol: Gtol = None,
     seed: Seed = 0,
@@ -151,36 +229,53 @@ def tune(
     dtype: Dtype = None,
     device: Device = "cpu",
     data: Data = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Try the problem's grid of step sizes: each result, the winner, and the whole price.
 
     Example: firstish tune digits-mlp --method adam --budget 500
     """
+    talk = _talk(quiet, as_json)
     try:
         options = _options(seed, subset, dtype, device, data)
-        settings = _settings(problem, [method], budget, gtol, options)
-        with Live(console) as live:
-            tuning = grid(settings, settings.methods[0], live)
+        settings = _settings(problem, method or list(get(problem).grids), budget, gtol, options)
+        with Live(talk) as live:
+            tunings = [tune_grid(settings, choice, live) for choice in settings.methods]
     except MISTAKES as error:
         _fail(error)
-    shown = Table("step size", "final objective", "ended", "oracle calls", "seconds")
-    for trial in tuning.trials:
-        value = "not finite" if trial.value is None else f"{trial.value:.8g}"
-        name = f"{trial.rate:g}" + (" *" if trial.rate == tuning.winner else "")
-        ended = trial.status.lower().replace("_", " ")
-        shown.add_row(name, value, ended, f"{trial.oracle_calls:g}", f"{trial.seconds:.1f}")
-    console.print(shown)
-    console.print(
-        f"winner {tuning.winner:g}; the grid took {tuning.oracle_calls:g} oracle calls and "
-        f"{tuning.seconds:.1f} s"
-        if tuning.winner is not None
-        else "no step size stayed finite"
-    )
+    for tuning in tunings:
+        talk.print(trials(problem, tuning))
+    talk.print(winners(problem, [asdict(tuning) for tuning in tunings]))
+    if as_json:
+        _print_json(_tuned(settings, tunings))
+    else:
+        console.print(_verdict(tunings), soft_wrap=True)
+
+
+def _tuned(settings: Settings, tunings: Sequence[Tuning]) -> dict[str, Any]:
+    paper = get(settings.problem).rates
+    lines = [{**asdict(t), "paper": paper.get(t.method)} for t in tunings]
+    return {"run": settings.describe(), "grids": lines}
+
+
+def _verdict(tunings: Sequence[Tuning]) -> str:
+    """The last line: who won, and what all of it cost."""
+    won = ["none finite" if t.winner is None else f"{t.winner:g}" for t in tunings]
+    if len(tunings) > 1:
+        won = [f"{t.method} {winner}" for t, winner in zip(tunings, won, strict=True)]
+    words = ("winners", "grids") if len(tunings) > 1 else ("winner", "grid")
+    calls, seconds = sum(t.oracle_calls for t in tunings), sum(t.seconds for t in tunings)
+    price = f"the {words[1]} took {calls:.12g} oracle calls and {seconds:.1f} s"
+    return f"{words[0]} {', '.join(won)}; {price}"
 
 
 @app.command("data")
 def show_data(
-    name: Annotated[str | None, typer.Argument(help="A data set; all if none.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A data set; all if none.", autocompletion=_completes(CATALOGUE)),
+    ] = None,
     data: Data = None,
 ) -> None:
     """Say which data sets are here, whether their files are right, and how to get the others.
@@ -230,8 +325,12 @@ def _free(folder: Path) -> Path:
 
 
 @app.command()
-def report(folder: Annotated[Path, typer.Argument(help="A run folder.")]) -> None:
-    """Print the table of a run folder, draw its figures and write its page.
+def report(
+    folder: Annotated[Path, typer.Argument(help="A run folder.")],
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Print the tables of a run folder, draw its figures and write its page.
 
     Example: firstish report runs/digits-logistic
     """
@@ -242,10 +341,17 @@ def report(folder: Annotated[Path, typer.Argument(help="A run folder.")]) -> Non
                 "or finish the run with --resume."
             )
         )
-    console.print(table(summarise(folder), console.width))
+    talk, summary = _talk(quiet, as_json), summarise(folder)
+    talk.print(table(summary, console.width))
+    if tuned := grids(summary):
+        talk.print(winners(summary.run["problem"], tuned))
+    write_markdown(folder, summary)
     page = write_report(folder, draw_all(folder))
-    console.print(f"records and figures: {folder}", highlight=False, soft_wrap=True)
-    console.print(f"page: {page}", highlight=False, soft_wrap=True)
+    talk.print(f"records and figures: {folder}", highlight=False, soft_wrap=True)
+    if as_json:
+        _print_json({"folder": str(folder), "page": str(page), **digest(summary)})
+    else:
+        console.print(f"page: {page}", highlight=False, soft_wrap=True)
 
 
 @app.command("list")

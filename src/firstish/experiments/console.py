@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from firstish.experiments.methods import Choice
+from firstish.experiments.methods import Choice, parse_choice
 from firstish.experiments.summary import GAPS, Line, Reached, Summary
 from firstish.experiments.tuning import Tuning
+from firstish.experiments.winners import HEADERS, Grid
+from firstish.experiments.winners import cells as winner_cells
 from firstish.loop import Limits
 from firstish.records import Row
 
@@ -25,7 +27,7 @@ class Live:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._progress = Progress(
-            TextColumn("{task.description:<21}"),
+            TextColumn("{task.description:<24}"),
             BarColumn(bar_width=10),
             TextColumn("{task.fields[shown]}"),
             TimeRemainingColumn(compact=True),
@@ -34,9 +36,12 @@ class Live:
         )
         self._tasks: dict[str, TaskID] = {}
         self._next = 0.0
+        self._moving = False
 
     def __enter__(self) -> Live:
-        if self._console.is_terminal:
+        # Not into a file or a pipe, nor on a terminal that cannot move its cursor.
+        self._moving = self._console.is_interactive and not self._console.quiet
+        if self._moving:
             self._progress.start()
         return self
 
@@ -46,7 +51,8 @@ class Live:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        if self._moving:
+            self._progress.stop()
 
     def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
         """A grid is about to run."""
@@ -84,11 +90,11 @@ class Live:
         self._progress.remove_task(self._tasks.pop(choice.key))
         label = choice.label
         if "value" not in outcome:
-            self._console.print(f"{label:<21} {outcome['message']}", style="red", markup=False)
+            self._console.print(f"{label:<24} {outcome['message']}", style="red", markup=False)
             return
         ended = outcome["status"].lower().replace("_", " ").removeprefix("max ")
         self._console.print(
-            f"{label:<21} f {outcome['value']:<10.8g} |g| {outcome['grad_norm']:<8.2e}"
+            f"{label:<24} f {outcome['value']:<10.8g} |g| {outcome['grad_norm']:<8.2e}"
             f"{outcome['oracle_calls']:>7g} calls{outcome['seconds']:>6.1f} s {ended}",
             soft_wrap=True,
         )
@@ -98,22 +104,47 @@ def table(summary: Summary, width: int) -> Table:
     """The methods, the best first; fewer columns where there is no room for all."""
     names = headers(summary)
     wide = width >= 130
-    left_out = () if wide else _EXTRA if width >= 96 else (*_EXTRA, f"gap {GAPS[-1]:.0e}")
+    # The price of tuning stands in the table of winners too.
+    left_out = () if wide else _EXTRA if width >= 96 else (*_EXTRA, f"gap {GAPS[-1]:.0e}", "tuning")
     kept = [k for k, name in enumerate(names) if name not in left_out]
-    shown = Table(
-        title=f"{summary.run['problem']}: oracle calls to targets",
-        caption=(
-            f"lowest f seen {summary.lowest:.8g}; gap d: f at most lowest + d (f0 - lowest); "
-            "unit: share of steps with step size 1"
-            + ("; +curv: that also satisfy the curvature condition at 0.9" if wide else "")
-            + "; tuning: calls and seconds of the whole grid"
-        ),
-    )
+    notes = [
+        f"lowest f seen {summary.lowest:.8g}",
+        "gap d: f at most lowest + d (f0 - lowest)",
+        "unit: share of steps with step size 1",
+    ]
+    if wide:
+        notes.append("+curv: that also satisfy the curvature condition at 0.9")
+    if "tuning" not in left_out:
+        notes.append("tuning: calls and seconds of the whole grid")
+    title = f"{summary.run['problem']}: oracle calls to targets"
+    shown = Table(title=title, caption="; ".join(notes))
     for k in kept:
         shown.add_column(names[k], justify="right" if k else "left", no_wrap=True)
     for line in ranked(summary):
         texts = cells(line)
         shown.add_row(*(texts[k] for k in kept))
+    return shown
+
+
+def winners(problem: str, grids: Sequence[Grid]) -> Table:
+    """The table of winning step sizes."""
+    shown = Table(title=f"{problem}: step sizes tuned")
+    for k, name in enumerate(HEADERS):
+        shown.add_column(name, justify="right" if k > 3 else "left")
+    for grid in grids:
+        shown.add_row(*winner_cells(problem, grid))
+    return shown
+
+
+def trials(problem: str, tuning: Tuning) -> Table:
+    """Each step size of a grid and how it ended; the winner has a star."""
+    title = f"{problem}: {parse_choice(tuning.method).label}"
+    shown = Table("step size", "final objective", "ended", "oracle calls", "seconds", title=title)
+    for trial in tuning.trials:
+        value = "not finite" if trial.value is None else f"{trial.value:.8g}"
+        name = f"{trial.rate:g}" + (" *" if trial.rate == tuning.winner else "")
+        ended = trial.status.lower().replace("_", " ")
+        shown.add_row(name, value, ended, f"{trial.oracle_calls:g}", f"{trial.seconds:.1f}")
     return shown
 
 

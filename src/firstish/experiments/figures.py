@@ -14,15 +14,37 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from firstish.experiments.curves import best_so_far, look, thin
+from firstish.experiments.curves import best_so_far, look, spaced, thin
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.summary import Summary, summarise
 from firstish.problems import get
 
 _DASHES = {"solid": "-", "dash": "--", "dashdot": "-.", "dot": ":"}
+DPI = 160
+
+MARKERS = {
+    "circle": "o",
+    "square": "s",
+    "triangle-up": "^",
+    "triangle-down": "v",
+    "diamond": "D",
+    "star": "*",
+    "cross": "P",
+    "pentagon": "p",
+    "hexagon": "h",
+    "triangle-left": "<",
+    "triangle-right": ">",
+    "diamond-tall": "d",
+}
+"""Plotly's words for markers in matplotlib's; `-open` is a white face."""
+
 _RIVALS = ("fixed", "heavy-ball", "nesterov", "adam", "line-search", "lbfgs")
 _NON_MONOTONE = ("pono", "pono-uncapped", "abbmin")
 _SCALINGS = ("cgmr", "mrcg", "cg", "mr", "gm")
+
+_BELOW: dict[str, Any] = {"loc": "outside lower center", "ncols": 5}
+_BESIDE: dict[str, Any] = {"loc": "outside right center"}
+_LEGEND: dict[str, Any] = {"fontsize": 8, "handlelength": 4}  # long enough to show its dashes
 
 Draw = Callable[[Summary], Figure | None]
 
@@ -38,7 +60,8 @@ def draw_all(folder: Path) -> list[Path]:
         for kind in ("png", "pdf"):
             path = folder / "figures" / f"{name}.{kind}"
             path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=160, bbox_inches="tight")
+            figure.savefig(path, dpi=DPI)
+            figure.set_layout_engine("none")  # laid out once, alike in both
             written.append(path)
         plt.close(figure)
     return [p for p in written if p.suffix == ".png"]
@@ -86,12 +109,13 @@ def _backtracking(summary: Summary) -> Figure | None:
     keys = [k for k in summary.rows if parse_choice(k).name == "line-search-full"]
     if len(keys) < 2:
         return None
-    figure, axes = _canvas(1, 6.4)
+    figure, axes = _canvas(1, 7.2)
     means = {line.key: line.backtracks for line in summary.lines}
     for key in (_headline(summary), *keys):
         if key in summary.rows:
             _curve(axes[0], summary, key, "oracle_calls", "value", f" ({means[key]:.2f})")
-    _label(axes[0], "oracle calls", "objective", legend=True)
+    _label(axes[0], "oracle calls", "objective")
+    figure.legend(**_LEGEND, **_BESIDE)
     axes[0].set_title("mean backtracks per iteration in brackets", fontsize=9)
     return _titled(figure, summary)
 
@@ -132,15 +156,17 @@ def _three(
     for key in [scaled, *_present(summary, rivals)]:
         _curve(axes[0], summary, key, "oracle_calls", field)
     steps = [r for r in summary.rows[scaled] if r["scale"] is not None]
+    _crosses(axes[0], [(r["oracle_calls"], r[field]) for r in steps if r["curvature"] == "NC"])
     _per_iteration(axes[1], steps, "scale", scaled)
     _per_iteration(axes[2], steps, "step_size", scaled)
     names = {"value": "objective", "grad_norm": "gradient norm"}
     _label(axes[0], "oracle calls", names[field])
     if rivals:
-        axes[0].legend(fontsize=7, loc="upper left", bbox_to_anchor=(0.0, -0.2), ncols=3)
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, **_LEGEND, **_BELOW)
     _label(axes[1], "iteration", "scale s")
     _label(axes[2], "iteration", "step size α")
-    if any(r["curvature"] == "NC" for r in steps):
+    if not rivals and axes[2].get_legend_handles_labels()[1]:
         axes[2].legend(fontsize=8)
     for axis, letter in zip(axes, "abc", strict=True):
         axis.set_title(f"({letter})", loc="left", fontsize=10)
@@ -158,36 +184,38 @@ def _one(
         _curve(axes[0], summary, key, abscissa, "gap" if gap else "value")
     words = {"oracle_calls": "oracle calls", "seconds": "seconds"}
     _label(axes[0], words[abscissa], "objective above the lowest" if gap else "objective")
-    axes[0].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    figure.legend(**_LEGEND, **_BESIDE)
     return _titled(figure, summary)
 
 
 def _curve(
     axis: Axes, summary: Summary, key: str, abscissa: str, field: str, suffix: str = ""
 ) -> None:
-    style = look(key, list(summary.rows).index(key))
+    position = list(summary.rows).index(key)
+    style = look(key, position)
     rows = summary.rows[key]
     base = 0.0 if field != "gap" else summary.lowest or 0.0
     name = "value" if field == "gap" else field
     jumpy = parse_choice(key).name in _NON_MONOTONE and name == "value"
     if jumpy:  # what it holds on to is what counts; the iterates themselves stay in the background
-        thinned = thin(rows)
-        axis.plot(
-            [r[abscissa] for r in thinned],
-            [r[name] - base for r in thinned],
-            color=style.colour,
-            linewidth=0.5,
-            alpha=0.35,
-        )
+        if field != "gap":
+            shown = thin(rows)
+            along, up = [r[abscissa] for r in shown], [r[name] for r in shown]
+            axis.plot(along, up, color=style.colour, linewidth=0.4, alpha=0.3, zorder=1)
         rows = [{**r, name: v} for r, v in zip(rows, best_so_far(rows), strict=True)]
         suffix += " (best so far)"
     rows = [r for r in thin(rows) if r[name] - base > 0]
+    along = [r[abscissa] for r in rows]
     axis.plot(
-        [r[abscissa] for r in rows],
+        along,
         [r[name] - base for r in rows],
         color=style.colour,
         linestyle=_DASHES[style.dash],
         linewidth=1.5,
+        marker=MARKERS[style.marker.removesuffix("-open")],
+        markersize=5,
+        markerfacecolor="white" if style.marker.endswith("-open") else style.colour,
+        markevery=spaced(along, position),
         label=style.label + suffix,
     )
     axis.set_xscale("log")
@@ -204,14 +232,8 @@ def _per_iteration(axis: Axes, steps: list[dict[str, Any]], field: str, key: str
         linewidth=0.8,
         markersize=3,
     )
-    negative = [r for r in steps if r["curvature"] == "NC"]
-    axis.plot(
-        [r["iteration"] + 1 for r in negative],
-        [r[field] for r in negative],
-        "kx",
-        markersize=6,
-        label="negative curvature",
-    )
+    _crosses(axis, [(r["iteration"] + 1, r[field]) for r in steps if r["curvature"] == "NC"])
+    axis.set_xscale("log")  # negative curvature is met at the start, if at all
     axis.set_yscale("log", base=2 if dotted else 10)
     if dotted:
         values = [r[field] for r in steps]
@@ -219,12 +241,16 @@ def _per_iteration(axis: Axes, steps: list[dict[str, Any]], field: str, key: str
         axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _label(axis: Axes, horizontal: str, vertical: str, legend: bool = False) -> None:
+def _crosses(axis: Axes, at: list[tuple[float, float]]) -> None:
+    """Where negative curvature was met."""
+    if at:
+        axis.plot(*zip(*at, strict=True), "kx", markersize=6, label="negative curvature", zorder=4)
+
+
+def _label(axis: Axes, horizontal: str, vertical: str) -> None:
     axis.set_xlabel(horizontal)
     axis.set_ylabel(vertical)
     axis.grid(True, which="major", linewidth=0.4, alpha=0.5)
-    if legend:
-        axis.legend(fontsize=7)
 
 
 def _titled(figure: Figure, summary: Summary, more: str = "") -> Figure:

@@ -8,7 +8,16 @@ from typing import Any
 
 from firstish import baselines
 from firstish.line_search import Armijo
-from firstish.methods import AnyMethod, ScaledGradient
+from firstish.methods import (
+    AdamDirection,
+    AnyMethod,
+    LazyStep,
+    MomentumDirection,
+    PlaneStep,
+    ScaledDirection,
+    ScaledGradient,
+)
+from firstish.methods.directions import AnyDirection
 from firstish.problems.base import Instance, Problem
 
 Make = Callable[[Problem, Instance, float | None], AnyMethod]
@@ -63,6 +72,22 @@ def _scaled(scaling: str) -> MethodSpec:
     return MethodSpec(scaling, make)
 
 
+def _plane(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
+    return PlaneStep(sigma=problem.sigma, line_search=Armijo(rho=problem.rho))
+
+
+def _lazy(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
+    return LazyStep(line_search=Armijo(rho=problem.rho))
+
+
+def _directed(label: str, direction: AnyDirection) -> MethodSpec:
+    def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
+        search = Armijo(rho=problem.rho)
+        return ScaledDirection(direction=direction, sigma=problem.sigma, line_search=search)
+
+    return MethodSpec(label, make)
+
+
 def _line_search(label: str, reset: baselines.Reset) -> MethodSpec:
     def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
         search = Armijo(rho=problem.rho, initial_step=1.0 if rate is None else rate)
@@ -103,6 +128,13 @@ METHODS: dict[str, MethodSpec] = {
     "cg": _scaled("CG"),
     "mr": _scaled("MR"),
     "gm": _scaled("GM"),
+    "plane": MethodSpec("Plane step", _plane),
+    "lazy": MethodSpec("Lazy step", _lazy),
+    "asd": _scaled("ASD"),
+    "dy": _scaled("DY"),
+    "sdc": _scaled("SDC"),
+    "scaled-adam": _directed("Scaled Adam", AdamDirection()),
+    "scaled-heavy-ball": _directed("Scaled heavy ball", MomentumDirection()),
     "fixed": _descent("Fixed step", baselines.FixedStep),
     "heavy-ball": _descent("Heavy ball", baselines.HeavyBall),
     "nesterov": _descent("Nesterov", baselines.Nesterov),

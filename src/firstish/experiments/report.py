@@ -5,15 +5,19 @@ from __future__ import annotations
 import base64
 import html
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
+from matplotlib.markers import MarkerStyle
 from plotly.offline import get_plotlyjs
 
+from firstish.experiments import winners
 from firstish.experiments.console import cells, headers, ranked
 from firstish.experiments.curves import best_so_far, look, thin
-from firstish.experiments.figures import FIGURES
+from firstish.experiments.figures import DPI, FIGURES, MARKERS
 from firstish.experiments.methods import PANEL, parse_choice
 from firstish.experiments.summary import Summary, summarise
 from firstish.problems import get
@@ -32,12 +36,13 @@ def write_report(folder: Path, figures: list[Path]) -> Path:
     """Write DIR/report.html; where it is."""
     summary = summarise(folder)
     problem = get(summary.run["problem"])
-    template = Template(Path(__file__).with_name("report.html").read_text())
+    template = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
     page = template.substitute(
         title=html.escape(f"{problem.title}: {len(summary.lines)} methods"),
         lead=html.escape(_lead(summary)),
         caption=_CAPTION,
-        table=_table(summary),
+        table=_table(headers(summary), [cells(line) for line in ranked(summary)]),
+        tuning=_tuning(summary),
         figures="\n".join(_figure(path) for path in figures),
         settings="".join(
             f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(_text(v))}</dd>"
@@ -47,7 +52,7 @@ def write_report(folder: Path, figures: list[Path]) -> Path:
         data=json.dumps(_curves(summary)).replace("</", "<\\/"),
     )
     path = folder / "report.html"
-    path.write_text(page)
+    path.write_text(page, encoding="utf-8")
     return path
 
 
@@ -64,26 +69,42 @@ def _lead(summary: Summary) -> str:
     return " ".join(said)
 
 
-def _table(summary: Summary) -> str:
-    head = "".join(f'<th scope="col">{html.escape(h)}</th>' for h in headers(summary))
+def _table(names: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
     body = "".join(
         "<tr>"
         + "".join(
             f'<th scope="row">{html.escape(c)}</th>' if k == 0 else f"<td>{html.escape(c)}</td>"
-            for k, c in enumerate(cells(line))
+            for k, c in enumerate(line)
         )
         + "</tr>"
-        for line in ranked(summary)
+        for line in lines
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _figure(path: Path) -> str:
-    picture = base64.b64encode(path.read_bytes()).decode()
-    caption = html.escape((FIGURES[path.stem].__doc__ or path.stem).strip())
+def _tuning(summary: Summary) -> str:
+    """The table of winning step sizes, where there were any to find."""
+    lines = [winners.cells(summary.run["problem"], grid) for grid in winners.grids(summary)]
+    if not lines:
+        return ""
     return (
-        f'<figure><img alt="{caption} The table above holds its results as numbers." '
-        f'src="data:image/png;base64,{picture}"><figcaption>{caption}</figcaption></figure>'
+        '<h2 id="tuning">Step sizes tuned</h2><p>Each ran for the whole budget; the price is that '
+        'of the grid.</p><div class="scroll" tabindex="0" role="region" aria-labelledby="tuning">'
+        f"{_table(winners.HEADERS, lines)}</div>"
+    )
+
+
+def _figure(path: Path) -> str:
+    content = path.read_bytes()
+    picture = base64.b64encode(content).decode()
+    pixels = int.from_bytes(content[16:20], "big")  # a PNG says its width there
+    caption = html.escape(" ".join((FIGURES[path.stem].__doc__ or path.stem).split()))
+    return (
+        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{caption}">'
+        f'<img width="{round(pixels * 96 / DPI)}" '
+        f'alt="{caption} The table above holds its results as numbers." '
+        f'src="data:image/png;base64,{picture}"></div><figcaption>{caption}</figcaption></figure>'
     )
 
 
@@ -100,7 +121,16 @@ def _curves(summary: Summary) -> list[dict[str, Any]]:
         best = dict(zip((r["iteration"] for r in all_rows), best_so_far(all_rows), strict=True))
         curve["gap"] = [_positive(r["value"] - (summary.lowest or 0.0)) for r in rows]
         curve["best"] = [_positive(best[r["iteration"]] - (summary.lowest or 0.0)) for r in rows]
-        curve.update(label=style.label, colour=style.colour, dash=style.dash)
+        curve["negative"] = [k for k, r in enumerate(rows) if r["curvature"] == "NC"]
+        curve.update(label=style.label, colour=style.colour, dark=style.on_dark)
+        curve.update(dash=style.dash, marker=style.marker, outline=_outline(style.marker))
         curve["shown"] = parse_choice(key).name in PANEL
         out.append(curve)
     return out
+
+
+def _outline(marker: str) -> str:
+    """The marker as the points of an SVG polygon about 0, some 10 units wide."""
+    style = MarkerStyle(MARKERS[marker.removesuffix("-open")])
+    (shape,) = style.get_path().transformed(style.get_transform()).to_polygons()
+    return " ".join(f"{10 * x:.1f},{-10 * y:.1f}" for x, y in np.asarray(shape))

@@ -5,16 +5,17 @@ DIR/<method>.jsonl        a row per iteration, appended as it goes
 DIR/checkpoints/          x, method state, random state and counters, every few seconds
 DIR/tuning/<method>.json  a grid of step sizes, its winner and its price
 DIR/summary.json          how each method ended
+DIR/tensorboard/<method>  the same rows as events, if asked for
 """
 
 from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -22,40 +23,24 @@ import firstish
 from firstish.experiments import storage
 from firstish.experiments.interrupt import postponed
 from firstish.experiments.methods import METHODS, Choice, fixed_rate, needs_tuning
+from firstish.experiments.observers import Observer
 from firstish.experiments.settings import Settings
-from firstish.experiments.tuning import Tuning, tune
-from firstish.loop import Limits, Run, Status
+from firstish.experiments.tuning import tune
+from firstish.loop import Run, Status
 from firstish.methods import AnyMethod
+from firstish.objectives.group import Group
 from firstish.problems import get
 from firstish.problems.base import Instance, Problem
-from firstish.records import Row
-
-
-class Observer(Protocol):
-    """Who is told how the run goes; its time is not counted."""
-
-    def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
-        """A grid is about to run."""
-
-    def tuned(self, choice: Choice, tuning: Tuning) -> None:
-        """A grid has run."""
-
-    def started(self, choice: Choice, limits: Limits) -> None:
-        """A method begins."""
-
-    def advanced(self, choice: Choice, row: Row) -> None:
-        """A method has taken a step."""
-
-    def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
-        """A method has ended, well or badly."""
 
 
 def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> None:
     """Run everything that is not done yet."""
-    new = _is_new(folder, settings, resume)
+    group = Group(settings.options.process_group)
+    new = _agreed_new(group, folder, settings, resume)
     problem = get(settings.problem)
     instance = problem.load(settings.options)
-    if new:  # not before the data are there: a run that never began leaves no trace
+    if new and group.rank == 0:
+        # Not before the data are there: a run that never began leaves no trace.
         started = {**settings.describe(), **versions(), "started": time.strftime("%FT%T%z")}
         storage.write_json(folder / "run.json", started)
     outcomes = _outcomes(folder)
@@ -66,15 +51,34 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
         observer.started(choice, settings.limits())
         try:
             method = METHODS[choice.name].make(problem, instance, rates[choice])
-            outcome = _one(choice, method, instance, settings, folder, observer)
+            outcome = _one(choice, method, instance, settings, folder, observer, group)
         except Exception as error:  # a method that fails is a row in the table
+            if not group.alone:
+                raise  # the other ranks may not have failed
             outcome = {"status": "FAILED", "message": f"{type(error).__name__}: {error}"}
         outcome["rate"] = rates[choice]
         outcomes[choice.key] = outcome
         ordered = {m.key: outcomes[m.key] for m in settings.methods if m.key in outcomes}
-        storage.write_json(folder / "summary.json", {"methods": ordered})
-        _checkpoint(folder, choice).unlink(missing_ok=True)
+        if group.rank == 0:
+            storage.write_json(folder / "summary.json", {"methods": ordered})
+            _checkpoint(folder, choice).unlink(missing_ok=True)
         observer.ended(choice, outcome)
+
+
+def _agreed_new(group: Group, folder: Path, settings: Settings, resume: bool) -> bool:
+    """Rank 0 looks at the folder for all; if it refuses, all stop."""
+    if group.rank == 0:
+        try:
+            new = _is_new(folder, settings, resume)
+        except Exception:
+            group.from_first([-1])
+            raise
+        group.from_first([new])
+        return new
+    (said,) = group.from_first([0])
+    if said < 0:
+        raise ValueError("rank 0 has refused to start; its error says why.")
+    return bool(said)
 
 
 def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
@@ -123,9 +127,13 @@ def _rate(
         return fixed_rate(choice, problem, instance)
     path = folder / "tuning" / f"{choice.name}.json"
     if not path.exists():
-        found = tune(settings, choice, observer)
-        storage.write_json(path, asdict(found))
+        kept = path.with_suffix(".jsonl")
+        found = tune(settings, choice, observer, kept)
+        if Group(settings.options.process_group).rank == 0:
+            storage.write_json(path, asdict(found))
+            kept.unlink(missing_ok=True)
         observer.tuned(choice, found)
+        return found.winner
     winner = storage.read_json(path)["winner"]
     return None if winner is None else float(winner)
 
@@ -150,14 +158,20 @@ def _one(
     settings: Settings,
     folder: Path,
     observer: Observer,
+    group: Group,
 ) -> dict[str, Any]:
     """Run one method to its end, from its checkpoint if there is one."""
     saved = _checkpoint(folder, choice)
     run, offset = _begin(method, instance, saved)
-    rows = storage.RowWriter(folder / f"{choice.key}.jsonl", keep=offset)
+    place = folder / f"{choice.key}.jsonl"
+    rows = storage.RowWriter(place, keep=offset) if group.rank == 0 else storage.NoRows()
     try:
         with postponed() as asked_to_stop:
-            status = _drive(run, rows, saved, choice, settings, observer, asked_to_stop)
+
+            def asked() -> bool:
+                return any(group.from_all(asked_to_stop()))
+
+            status = _drive(run, rows, saved, choice, settings, observer, asked)
         last = run.here().row()
         rows.write(last)
     finally:
@@ -176,7 +190,7 @@ def _one(
 
 def _drive(
     run: Run,
-    rows: storage.RowWriter,
+    rows: storage.RowWriter | storage.NoRows,
     saved: Path,
     choice: Choice,
     settings: Settings,
@@ -194,10 +208,11 @@ def _drive(
         rows.write(row)
         observer.advanced(choice, row)
         due = time.monotonic() - last_save >= settings.checkpoint_seconds
-        if due or asked_to_stop():
-            storage.save_checkpoint(saved, run.snapshot(), rows.sync())
+        stop = asked_to_stop()
+        if due or stop:
+            rows.save(saved, run.snapshot())
             last_save = time.monotonic()
-        if asked_to_stop():
+        if stop:
             raise KeyboardInterrupt
         run.clock.forget_since(shown)
 

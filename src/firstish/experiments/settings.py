@@ -7,6 +7,7 @@ from typing import Any
 
 from firstish.experiments.methods import Choice
 from firstish.loop import Limits
+from firstish.objectives.group import Group
 from firstish.problems import get
 from firstish.problems.base import Options
 
@@ -52,4 +53,6 @@ class Settings:
             "subset": options.subset,
             "dtype": str(dtype).removeprefix("torch."),
             "device": options.device,
+            "chunk_size": options.chunk_size,
+            "processes": Group(options.process_group).size,
         }

@@ -60,10 +60,27 @@ class RowWriter:
         os.fsync(self._file.fileno())
         return self._file.tell()
 
+    def save(self, path: Path, run: Snapshot) -> None:
+        """A checkpoint of the run, all rows so far belonging to it."""
+        save_checkpoint(path, run, self.sync())
+
     def close(self) -> None:
         """Flush and close."""
         self.sync()
         self._file.close()
+
+
+class NoRows:
+    """The same for a process that does not write."""
+
+    def write(self, row: Row) -> None:
+        """Nothing."""
+
+    def save(self, path: Path, run: Snapshot) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -84,6 +101,7 @@ def save_checkpoint(path: Path, run: Snapshot, offset: int) -> None:
     plain: dict[str, object] = {}
     for field in dataclasses.fields(run.state):
         _pack(f"state.{field.name}", getattr(run.state, field.name), arrays, plain)
+    _pack("point", run.inherited, arrays, plain)
     header = {
         "iterations": run.iterations,
         "oracle_calls": run.spent.oracle_calls,
@@ -114,13 +132,15 @@ def load_checkpoint(path: Path, state: Any, like: Tensor) -> tuple[Snapshot, int
     header = json.loads(str(arrays["header"]))
     torch.set_rng_state(torch.from_numpy(arrays["random"]))
     names = [f.name for f in dataclasses.fields(state)]
-    fields = {n: _unpack(f"state.{n}", arrays, header["plain"], like) for n in names}
+    plain = header["plain"]
+    fields = {n: _unpack(f"state.{n}", arrays, plain, like) for n in names}
     run = Snapshot(
         _tensor(arrays["x"], like),
         dataclasses.replace(state, **fields),
         header["iterations"],
         Meter(header["oracle_calls"], header["passes"]),
         header["seconds"],
+        tuple(_unpack(f"point.{k}", arrays, plain, like) for k in range(plain["point"]["tuple"])),
     )
     return run, header["offset"]
 
@@ -159,4 +179,5 @@ def _array(value: Tensor) -> np.ndarray[Any, Any]:
 
 
 def _tensor(value: np.ndarray[Any, Any], like: Tensor) -> Tensor:
-    return torch.from_numpy(value.copy()).to(like.device)
+    # In memory of torch's own: where an array begins may decide how BLAS sums.
+    return torch.from_numpy(value).clone().to(like.device)

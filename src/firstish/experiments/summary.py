@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,16 @@ def summarise(folder: Path) -> Summary:
     return Summary(run=run, lowest=lowest, lines=lines, rows=rows)
 
 
+def digest(summary: Summary) -> dict[str, Any]:
+    """The table as plain values, ready for JSON: the run, the lowest value, a line per method."""
+    return {
+        "run": summary.run,
+        "lowest": summary.lowest,
+        "gaps": GAPS,
+        "methods": [asdict(line) for line in summary.lines],
+    }
+
+
 def _tuning(folder: Path, key: str) -> dict[str, Any] | None:
     path = folder / "tuning" / f"{key}.json"
     return storage.read_json(path) if path.exists() else None
@@ -80,7 +90,8 @@ def _line(
     tuning: dict[str, Any] | None,
 ) -> Line:
     steps = [r for r in rows if r["step_size"] is not None]
-    scaled = [r for r in steps if r["curvature"] is not None]
+    curved = [r for r in steps if r["curvature"] is not None]
+    scaled = [r for r in steps if r["curvature"] is not None or r["scaling"] is not None]
     searched = [r for r in steps if r["trials"] is not None]
     gaps = (
         ()
@@ -103,8 +114,8 @@ def _line(
         backtracks=sum(max(0, r["trials"] - 1) for r in searched) / len(searched)
         if searched
         else None,
-        cases={c: sum(r["curvature"] == c for r in scaled) for c in ("SPC", "LPC", "NC")}
-        if scaled
+        cases={c: sum(r["curvature"] == c for r in curved) for c in ("SPC", "LPC", "NC")}
+        if curved
         else {},
     )
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import multiprocessing
 import os
 import resource
+import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from firstish.experiments.methods import METHODS, Choice
 from firstish.experiments.settings import Settings
 from firstish.loop import Status
 from firstish.minimize import minimize
+from firstish.objectives.group import Group
 from firstish.problems import get
 
 
@@ -62,8 +64,15 @@ class Watcher(Protocol):
         """A grid is about to run."""
 
 
-def tune(settings: Settings, choice: Choice, watcher: Watcher) -> Tuning:
-    """Run the problem's grid for that method, each step size at the full budget."""
+def tune(settings: Settings, choice: Choice, watcher: Watcher, kept: Path | None = None) -> Tuning:
+    """Run the problem's grid for that method, each step size at the full budget.
+
+    Args:
+        settings: problem, budget and tolerance.
+        choice: the method.
+        watcher: told that the grid begins.
+        kept: a file that keeps the step sizes done, so that an interrupted grid goes on.
+    """
     problem = get(settings.problem)
     if not METHODS[choice.name].rated:
         raise ValueError(f"{choice.name} has no step size to tune.")
@@ -72,23 +81,51 @@ def tune(settings: Settings, choice: Choice, watcher: Watcher) -> Tuning:
         raise ValueError(
             f"{problem.name} has no grid for {choice.name}. Give a step size: {choice.name}@0.01."
         )
-    jobs = _jobs(len(rates))
+    # Ranks of a group take each step size together; else each one is a process of its own.
+    jobs = 1 if settings.options.process_group is not None else _jobs(len(rates))
     watcher.tuning(choice, rates, jobs)
     start = time.perf_counter()
-    if jobs == 1:
-        trials = tuple(_trial(settings, choice, rate) for rate in rates)
-    else:
-        spawn = multiprocessing.get_context("spawn")  # forked torch threads may hang
-        with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_one_thread) as pool:
-            trials = tuple(pool.map(partial(_trial, settings, choice), rates))
+    done = {t.rate: t for t in _read(kept)}
+    before = sum(t.seconds for t in done.values()) / jobs
+    first = Group(settings.options.process_group).rank == 0
+    for trial in _run(settings, choice, [r for r in rates if r not in done], jobs):
+        done[trial.rate] = trial
+        if kept is not None and first:
+            _append(kept, trial)
+    trials = tuple(done[rate] for rate in rates)
     return Tuning(
         choice.name,
         _winner(trials),
         sum(t.oracle_calls for t in trials),
-        time.perf_counter() - start,
+        before + time.perf_counter() - start,
         jobs,
         trials,
     )
+
+
+def _run(settings: Settings, choice: Choice, rates: Sequence[float], jobs: int) -> Iterator[Trial]:
+    """The trials, each as soon as it is done."""
+    if jobs == 1:
+        yield from (_trial(settings, choice, rate) for rate in rates)
+        return
+    spawn = multiprocessing.get_context("spawn")  # forked torch threads may hang
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin_worker) as pool:
+        waiting = [pool.submit(_trial, settings, choice, rate) for rate in rates]
+        for finished in as_completed(waiting):
+            yield finished.result()
+
+
+def _read(kept: Path | None) -> list[Trial]:
+    if kept is None or not kept.exists():
+        return []
+    lines = kept.read_text().splitlines(keepends=True)
+    return [Trial(**json.loads(line)) for line in lines if line.endswith("\n")]
+
+
+def _append(kept: Path, trial: Trial) -> None:
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with kept.open("a") as file:
+        file.write(json.dumps(asdict(trial)) + "\n")
 
 
 def _winner(trials: Sequence[Trial]) -> float | None:
@@ -104,8 +141,17 @@ def _winner(trials: Sequence[Trial]) -> float | None:
     return min(finished, key=lambda t: t.value or 0.0).rate if finished else None
 
 
-def _one_thread() -> None:
+def _begin_worker() -> None:
     torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would go on with its trial for hours."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _trial(settings: Settings, choice: Choice, rate: float) -> Trial:

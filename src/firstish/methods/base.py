@@ -28,13 +28,16 @@ class Step:
         scale: s.
         step_size: alpha; 0 if no trial was accepted.
         trials: how many the line search made.
-        cosine: the cosine of the angle between g and Hg.
-        local_lipschitz: |Hg| / |g|.
+        cosine: the cosine of the angle between g and Hg; None where <g,Hg> was enough and |Hg|
+            would have cost more.
+        local_lipschitz: |Hg| / |g|; None likewise.
         descent_margin: <g,p> + <p,Hp>, at most 0.
         predicted_decrease: of the quadratic model over the step taken.
         actual_decrease: of f.
         slope_ratio: <g(x + alpha p), p> / <g, p>; the curvature condition holds at eta if it is at
             most eta. None where the new gradient was not needed.
+        product: why a Hessian-vector product was made, in a method that makes one only in doubt;
+            None where none was made, and in methods that make one at every step.
         failure: why the step did not move, if it did not.
     """
 
@@ -49,6 +52,7 @@ class Step:
     predicted_decrease: float | None = None
     actual_decrease: float | None = None
     slope_ratio: float | None = None
+    product: str | None = None
     failure: Failure | None = None
 
 

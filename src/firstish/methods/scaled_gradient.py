@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import ClassVar, Literal
 
-from firstish.errors import NonFiniteError
-from firstish.line_search import Armijo
+from firstish.line_search import Armijo, NonMonotone
 from firstish.methods.base import Failure, Step
+from firstish.methods.cases import check_cases, limited_scale, require_finite
 from firstish.methods.ray import ray, why_stuck
 from firstish.objectives.point import Depth, Point
-from firstish.scaling import Curvature, curvature_case, parse_cycle, scale
+from firstish.rules import RULES, Memory, remembers, ruled
+from firstish.scaling import SCALES, Curvature, curvature_case, parse_cycle, scale
+from firstish.schedules import Schedule
+from firstish.zhang_hager import updated
 
 
 @dataclass(frozen=True, slots=True)
 class CycleState:
-    """How many SPC steps have been taken: which scale of the cycle is next."""
+    """Which scale is next, and what rules, schedules and non-monotone searches remember.
+
+    Args:
+        turns: how many SPC steps have been taken: which scale of the cycle is next.
+        iterations: how many steps, for a schedule; 0 where there is none.
+        weight: Zhang and Hager's Q, for a non-monotone search.
+        mean: Zhang and Hager's C.
+        memory: the numbers of `rules.Memory`; empty where the scaling is no rule.
+    """
 
     turns: int = 0
+    iterations: int = 0
+    weight: float = 0.0
+    mean: float = 0.0
+    memory: tuple[float, ...] = ()
+
+
+@lru_cache
+def cycle_of(scaling: str) -> tuple[str, ...]:
+    """The scales of a cycle such as "CGMR", or of a rule such as "DY".
+
+    >>> cycle_of("CGMR"), cycle_of("dy")
+    (('CG', 'MR'), ('CG', 'CG', 'Y', 'Y'))
+    """
+    if isinstance(scaling, str) and scaling.upper() in RULES:
+        return RULES[scaling.upper()]
+    return parse_cycle(scaling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +56,17 @@ class ScaledGradient:
 
     Args:
         scaling: "CG", "MR", "GM" or a cycle of them such as "CGMR", in any case of letters. The
-            cycle advances on steps of strong positive curvature only.
+            cycle advances on steps of strong positive curvature only. Or one of the rules "ASD",
+            "DY" and "SDC" (see `firstish.rules`); DY and SDC begin again after a step of another
+            curvature or one that was cut.
         sigma: curvature above which it counts as strong; 0 is right for strongly convex f.
         s_lpc: scale where curvature is limited, in (0, 1/sigma]; "1/sigma" for that; by default
             min(1, 1/sigma).
         s_nc: scale where curvature is negative, before forward tracking.
-        line_search: Armijo's settings.
+        line_search: Armijo's settings; `NonMonotone()` lets f rise above its mean's past, for
+            steps beyond 1.
+        schedule: from the iteration to the first trial step, which it multiplies; such as
+            `Anneal(iterations=100)`, from 2 to 1. By default none.
 
     Examples:
         >>> import torch, firstish
@@ -51,46 +83,20 @@ class ScaledGradient:
     s_lpc: float | Literal["1/sigma"] | None = None
     s_nc: float = 1.0
     line_search: Armijo = field(default_factory=Armijo)
+    schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
-        parse_cycle(self.scaling)
-        if not 0 <= self.sigma < math.inf:
-            raise ValueError(
-                f"`ScaledGradient(sigma=...)` must be at least 0 and finite, got {self.sigma}."
-            )
-        if not 0 < self.s_nc < math.inf:
-            raise ValueError(
-                f"`ScaledGradient(s_nc=...)` must be positive and finite, got {self.s_nc}."
-            )
-        self._check_s_lpc()
-
-    def _check_s_lpc(self) -> None:
-        if self.s_lpc is None:
-            return
-        if isinstance(self.s_lpc, str):
-            if self.s_lpc != "1/sigma":
-                raise ValueError(
-                    "`ScaledGradient(s_lpc=...)` must be a number or '1/sigma', "
-                    f"got {self.s_lpc!r}."
-                )
-            if self.sigma == 0:
-                raise ValueError(
-                    "`ScaledGradient(s_lpc='1/sigma')` needs sigma > 0, got sigma=0. "
-                    "Pass a number, or leave it out."
-                )
-        elif not (0 < self.s_lpc < math.inf and self.s_lpc * self.sigma <= 1):
-            raise ValueError(
-                f"`ScaledGradient(s_lpc=...)` must lie in (0, 1/sigma], sigma={self.sigma}, "
-                f"got {self.s_lpc}."
+        cycle_of(self.scaling)
+        check_cases("ScaledGradient", self.sigma, self.s_lpc, self.s_nc)
+        if self.schedule is not None and not callable(self.schedule):
+            raise TypeError(
+                "`ScaledGradient(schedule=...)` must be a function of the iteration, such as "
+                f"`Anneal(iterations=100)`, got {self.schedule!r}."
             )
 
     def limited_scale(self) -> float:
         """The scale of the LPC case."""
-        if isinstance(self.s_lpc, str):
-            return 1 / self.sigma
-        if self.s_lpc is not None:
-            return self.s_lpc
-        return 1.0 if self.sigma <= 1 else 1 / self.sigma
+        return limited_scale(self.sigma, self.s_lpc)
 
     def init(self, point: Point) -> CycleState:
         """The start of the cycle."""
@@ -100,27 +106,32 @@ class ScaledGradient:
         """One product, then the line search."""
         if point.grad_norm == 0:
             return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
-        cycle = parse_cycle(self.scaling)
+        cycle = cycle_of(self.scaling)
         name = cycle[state.turns % len(cycle)]
-        angle = point.angle()
-        if not math.isfinite(angle.product_norm):
-            raise NonFiniteError(
-                "The Hessian-vector product Hg is not finite at the starting point although f and "
-                "its gradient are. Look for a root at 0 (such as sqrt or norm), or start elsewhere."
-            )
+        angle = point.angle_along() if name == "CG" else point.angle()
+        require_finite(angle)
         case = curvature_case(angle, self.sigma)
         if case is Curvature.SPC:
-            s = scale(name, angle, self.sigma)
+            if name in SCALES:
+                s = scale(name, angle, self.sigma)
+            else:
+                s = ruled(name, angle, self.sigma, Memory(*state.memory))
         else:
             s = self.limited_scale() if case is Curvature.LPC else self.s_nc
         length = s * angle.grad_norm  # |p|
         slope = -length * angle.grad_norm  # <g, p>
-        L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|
+        L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|, or of its part along g
         bend = length * (length * (angle.cosine * L1))  # <p, Hp>
         if slope == 0:  # it underflowed: no decrease of f could be seen
             return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
         along = ray(point, point.grad, slope, weight=-s)  # p = -s g
-        search = self.line_search
+        search, weight, mean = self.line_search, 0.0, 0.0
+        if self.schedule is not None:
+            first = search.initial_step * self.schedule(state.iterations)
+            search = replace(search, initial_step=first)
+        if isinstance(search, NonMonotone):
+            weight, mean = updated(state.weight, state.mean, point.value, search.eta)
+            along.value = max(mean, point.value)  # a rise within rounding may leave f above it
         found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
 
         alpha, trial = found.step_size, found.trial
@@ -130,8 +141,8 @@ class ScaledGradient:
             scale=s,
             step_size=alpha,
             trials=found.trials,
-            cosine=angle.cosine,
-            local_lipschitz=L1,
+            cosine=None if angle.partial else angle.cosine,
+            local_lipschitz=None if angle.partial else L1,
             descent_margin=slope + bend,
             predicted_decrease=-alpha * (slope + alpha / 2 * bend),
             actual_decrease=0.0 if trial is None else point.value - trial.value,
@@ -142,5 +153,12 @@ class ScaledGradient:
         )
         if trial is None:
             return point, step, state
-        turns = state.turns + (case is Curvature.SPC)
-        return trial.point, step, CycleState(turns)
+        turns, memory = state.turns + (case is Curvature.SPC), state.memory
+        if remembers(self.scaling):
+            if case is Curvature.SPC and found.trials == 1:
+                held = s if name == "Y" else Memory(*memory).held
+                memory = (angle.rayleigh, alpha * length, held)
+            else:  # the steps before tell nothing of those to come
+                turns, memory = 0, ()
+        iterations = 0 if self.schedule is None else state.iterations + 1
+        return trial.point, step, CycleState(turns, iterations, weight, mean, memory)

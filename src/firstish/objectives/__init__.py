@@ -3,6 +3,7 @@
 from firstish.objectives.closure import ClosureObjective
 from firstish.objectives.finite_sum import FiniteSum
 from firstish.objectives.function import FunctionObjective
+from firstish.objectives.linear import LinearModel
 from firstish.objectives.module import ModuleObjective
 from firstish.objectives.point import Depth, Meter, Objective, Point, Product
 from firstish.objectives.row_curvature import estimate_max_lipschitz
@@ -16,6 +17,7 @@ __all__ = [
     "FiniteSum",
     "FunctionObjective",
     "HessianSample",
+    "LinearModel",
     "Meter",
     "ModuleObjective",
     "Objective",

@@ -32,6 +32,8 @@ class ChoosingPoint(Point):
             return self._gauss_newton(v)
         if choice.mode == "difference":
             return self._difference(v)
+        if choice.asked == "auto" and self.depth != "product":
+            return self._difference(v)  # no graph was kept: 2 passes instead of 4
         try:
             exact = self._exact(v)
         except (RuntimeError, NotImplementedError) as error:

@@ -58,14 +58,14 @@ class ClosureObjective(GraphObjective):
         self._dirty = False  # whether an evaluation has changed them since
         self._versions: list[int] = []
 
-    def begin(self, closure: Closure, random: RandomState) -> GraphPoint:
+    def begin(self, closure: Closure, random: RandomState, depth: Depth = "product") -> GraphPoint:
         """Use this closure and this random state from now on; the live parameters as a point."""
         self._closure = closure
         self._random = random
         self._written = self.layout.flatten([p.detach() for p in self.parameters])
         if self._buffers is not None:
             self._committed = self._buffers.read()
-        return GraphPoint(self, self._written, "product")
+        return GraphPoint(self, self._written, depth)
 
     def keep(self, x: Tensor) -> None:
         """Leave x in the live parameters, and remember that nobody has written to them since."""

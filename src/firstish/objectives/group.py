@@ -7,7 +7,6 @@ rank, to the bit, so that all take the same branch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -81,6 +80,13 @@ class Group:
             dist.broadcast(message, dist.get_global_rank(self._group, 0), group=self._group)
         return message.tolist()
 
+    def text_from_first(self, text: str) -> str:
+        """Rank 0's text, on every rank."""
+        letters = list(text.encode())
+        (length,) = self.from_first([len(letters)])
+        letters = (letters + [0] * int(length))[: int(length)]
+        return bytes(int(n) for n in self.from_first(letters)).decode()
+
     def from_all(self, number: float) -> list[float]:
         """Every rank's number."""
         if self.alone:
@@ -115,8 +121,3 @@ class _explained:
                 f"{self._who}). Look for its error above, then start the run again. "
                 f"The backend says: {str(error).strip().splitlines()[0][:200]}"
             ) from error
-
-
-def default_timeout() -> timedelta:
-    """How long a rank waits for the others before it gives up."""
-    return timedelta(minutes=5)

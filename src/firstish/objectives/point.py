@@ -72,6 +72,7 @@ class Point(ABC):
     _g: Tensor | None = None
     _g_norm: float | None = None
     _last_product: tuple[Tensor, Product] | None = None
+    _charged: Tensor | None = None  # the v for which 2 oracle calls were counted last
 
     def __init__(self, x: Tensor, meter: Meter, depth: Depth) -> None:
         self.x = x
@@ -111,17 +112,25 @@ class Point(ABC):
     def hvp(self, v: Tensor) -> Product:
         """The Hessian-vector product Hv; 2 oracle calls after the gradient.
 
-        The graph is freed by it. A second product at the same point with another v evaluates
-        again: still 2 oracle calls, but the passes of a forward and a backward more.
+        The graph is freed by it. A second product at the same point with another v, or one at a
+        point told "gradient" only, evaluates again: still 2 oracle calls, but the passes of a
+        forward and a backward more. (At a point told "gradient", `product="auto"` makes a gradient
+        difference, which needs no more than those two passes.)
         """
         if self._last_product is not None and self._last_product[0] is v:
             return self._last_product[1]
         if self._g is None:
             _ = self.grad
         product = self._product(v)
-        self.meter.oracle_calls += 2 * self.product_fraction
+        self._charge(v)
         self._last_product = (v, product)
         return product
+
+    def _charge(self, v: Tensor) -> None:
+        """Count what is asked of H along v, once: its curvature first and then the product too."""
+        if self._charged is not v:
+            self.meter.oracle_calls += 2 * self.product_fraction
+            self._charged = v
 
     def curvature(self, v: Tensor) -> float:
         """<v, Hv>; overridden where it can be had for less than Hv."""
@@ -134,6 +143,13 @@ class Point(ABC):
         length, cosine = norm_and_cosine(product.vector, g, g_norm)
         error = product.relative_error * length / g_norm + product.absolute_error
         return Angle(g_norm, length, cosine, error)
+
+    def angle_along(self) -> Angle:
+        """As much of the angle as the cases and the CG scale need: gHg; 2 oracle calls.
+
+        The whole angle, unless |Hg| would cost more: then an angle that is `partial`.
+        """
+        return self.angle()
 
     @abstractmethod
     def at(self, x: Tensor, depth: Depth = "product") -> Point:
@@ -148,6 +164,16 @@ class Point(ABC):
 
     def release(self) -> None:
         """Drop whatever graph is still held."""
+
+    def inherited(self) -> tuple[Any, ...]:
+        """What the point has from those before it and x alone would not give to the bit.
+
+        Tensors and numbers, kept with a saved run; nothing by default.
+        """
+        return ()
+
+    def inherit(self, what: tuple[Any, ...]) -> None:
+        """Put back what `inherited` gave, before the point is evaluated."""
 
     def is_finite(self) -> bool:
         """Whether f and its gradient are finite here."""

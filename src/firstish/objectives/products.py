@@ -38,6 +38,7 @@ class ProductChoice:
         if mode not in get_args(Mode):
             names = ", ".join(map(repr, get_args(Mode)))
             raise ValueError(f"`{owner}(product={mode!r})` is unknown. Use one of {names}.")
+        self.asked: Mode = mode
         self.settle(mode)
 
     def settle(self, mode: Mode) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from firstish.objectives.group import Group
 from firstish.objectives.point import Objective
 
 
@@ -22,6 +24,8 @@ class Options:
         device: where to compute.
         seed: for the initial parameters.
         data: a folder with data sets; None for the usual places.
+        chunk_size: rows of a network's data to evaluate at a time; None for the problem's own.
+        process_group: of `torch.distributed`; the rows are then divided among its processes.
     """
 
     subset: int | None = None
@@ -29,6 +33,14 @@ class Options:
     device: str = "cpu"
     seed: int = 0
     data: Path | None = None
+    chunk_size: int | None = None
+    process_group: Any = None
+
+    def share(self, rows: int) -> slice:
+        """Which of so many rows are this process's: a run of them, the last ones shorter."""
+        group = Group(self.process_group)
+        each = -(-rows // group.size)
+        return slice(min(rows, group.rank * each), min(rows, (group.rank + 1) * each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

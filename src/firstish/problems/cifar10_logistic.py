@@ -19,7 +19,7 @@ def _build(options: Options) -> Instance:
     dtype = precision(options, CIFAR10_LOGISTIC.dtype)
     A = logistic.with_bias(data.images.reshape(rows, -1), 255, dtype)
     labels = torch.from_numpy(data.labels)
-    return logistic.softmax_regression(A, labels, len(data.classes), _WEIGHT_DECAY, options.device)
+    return logistic.softmax_regression(A, labels, len(data.classes), _WEIGHT_DECAY, options)
 
 
 CIFAR10_LOGISTIC = Problem(

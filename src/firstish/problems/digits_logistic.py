@@ -18,7 +18,7 @@ def _build(options: Options) -> Instance:
     dtype = precision(options, DIGITS_LOGISTIC.dtype)
     A = logistic.with_bias(data.images[:rows].reshape(rows, -1), 16, dtype)
     labels = torch.from_numpy(data.labels[:rows])
-    return logistic.softmax_regression(A, labels, len(data.classes), _WEIGHT_DECAY, options.device)
+    return logistic.softmax_regression(A, labels, len(data.classes), _WEIGHT_DECAY, options)
 
 
 DIGITS_LOGISTIC = Problem(

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
-from firstish.objectives.function import FunctionObjective
-from firstish.problems.base import Instance
+from firstish.objectives.families import Family, Logistic, Multinomial
+from firstish.objectives.linear import LinearModel
+from firstish.problems.base import Instance, Options
 
 SOFTMAX = (
     r"f(x) = \frac1n \sum_{i=1}^n \Big( \log \sum_{c=1}^{C} e^{\langle x_c, a_i \rangle} "
@@ -47,12 +47,13 @@ def squared_norm(A: Tensor) -> float:
     """The square of the largest singular value, from the smaller Gram matrix, in float64."""
     rows, columns = A.shape
     A = A.detach().to("cpu", torch.float64)
+    A = A if A.layout == torch.strided else A.to_dense()
     gram = A.T @ A if columns <= rows else A @ A.T
     return float(torch.linalg.eigvalsh(gram)[-1])
 
 
 def softmax_regression(
-    A: Tensor, labels: Tensor, classes: int, weight_decay: float, device: str = "cpu"
+    A: Tensor, labels: Tensor, classes: int, weight_decay: float, options: Options | None = None
 ) -> Instance:
     """Softmax over C classes, the last one's weights 0.
 
@@ -63,50 +64,51 @@ def softmax_regression(
         labels: its class, from 0.
         classes: C.
         weight_decay: lambda.
-        device: where to compute.
+        options: whose device and process group are used.
     """
-    rows, width = A.shape
-    lipschitz = (classes - 1) / (4 * rows) * squared_norm(A) + weight_decay
-    A, labels = A.to(device), labels.to(device)
-
-    def loss(x: Tensor) -> Tensor:
-        z = A @ x.T
-        return F.cross_entropy(F.pad(z, (0, 1)), labels)
-
-    example = torch.zeros(classes - 1, width, dtype=A.dtype, device=device)
-    return Instance(
-        objective=FunctionObjective(loss, example, weight_decay=weight_decay),
-        x0=example.reshape(-1),
-        rows=rows,
-        mu=weight_decay,
-        lipschitz=lipschitz,
-    )
+    lipschitz = (classes - 1) / (4 * len(A)) * squared_norm(A) + weight_decay
+    family = Multinomial(classes=classes, pinned=True)
+    return _instance(A, labels, family, weight_decay, lipschitz, options)
 
 
 def logistic_regression(
-    A: Tensor, signs: Tensor, weight_decay: float, device: str = "cpu"
+    A: Tensor, signs: Tensor, weight_decay: float, options: Options | None = None
 ) -> Instance:
     """Logistic regression of two classes; the start is 0.
 
     Args:
-        A: a row for each item, on the CPU.
+        A: a row for each item, on the CPU; strided or sparse.
         signs: -1 or 1 for each.
         weight_decay: lambda.
-        device: where to compute.
+        options: whose device and process group are used.
     """
-    rows, width = A.shape
-    lipschitz = squared_norm(A) / (4 * rows) + weight_decay
-    A, signs = A.to(device), signs.to(device)
+    lipschitz = squared_norm(A) / (4 * len(A)) + weight_decay
+    return _instance(A, signs, Logistic(), weight_decay, lipschitz, options)
 
-    def loss(x: Tensor) -> Tensor:
-        # softplus turns into the identity above its threshold: at 20, the default, that is a jump
-        # of 2e-9, which a line search in float64 sees.
-        return F.softplus(-signs * (A @ x), threshold=50.0).mean()
 
-    example = torch.zeros(width, dtype=A.dtype, device=device)
+def _instance(
+    A: Tensor,
+    targets: Tensor,
+    family: Family,
+    weight_decay: float,
+    lipschitz: float,
+    options: Options | None,
+) -> Instance:
+    options, rows = options or Options(), len(A)
+    if options.process_group is not None:
+        mine = options.share(rows)
+        A = A[mine] if A.layout == torch.strided else A.to_dense()[mine].to_sparse_csr()
+        targets = targets[mine]
+    objective = LinearModel(
+        A.to(options.device),
+        targets.to(options.device),
+        family,
+        weight_decay=weight_decay,
+        process_group=options.process_group,
+    )
     return Instance(
-        objective=FunctionObjective(loss, example, weight_decay=weight_decay),
-        x0=example,
+        objective=objective,
+        x0=objective.initial(),
         rows=rows,
         mu=weight_decay,
         lipschitz=lipschitz,

@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.nn import functional as F
 
-from firstish.objectives.module import ModuleObjective
+from firstish.problems import network
 from firstish.problems.base import Instance, Options
 from firstish.problems.rows import precision
 from firstish.problems.seeded import seeded
@@ -48,5 +47,4 @@ def classifier(
     model = mlp(widths, options.seed).to(options.device, dtype)
     inputs = torch.from_numpy(features).to(options.device, dtype) / scale
     targets = torch.from_numpy(labels).to(options.device)
-    objective = ModuleObjective(model, F.cross_entropy, inputs, targets, weight_decay=weight_decay)
-    return Instance(objective=objective, x0=objective.initial(), rows=len(labels))
+    return network.classifier(model, inputs, targets, weight_decay, options)

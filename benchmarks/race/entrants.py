@@ -1,0 +1,99 @@
+"""Who races: every method of firstish's registry, SciPy's solvers and torch's L-BFGS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from firstish import FunctionObjective
+from firstish.experiments.methods import METHODS
+from firstish.methods import AnyMethod
+from firstish.problems.base import Instance, Problem
+from race import run_others, run_ours
+from race.limits import Finish
+from race.problem import RaceProblem
+from race.traces import Outcome
+
+ENTRANTS = (*METHODS, *run_others.NAMES)
+
+CORE = (
+    *("cgmr", "mrcg", "cg", "mr", "gm", "plane", "lazy", "asd", "dy", "sdc"),
+    *("adam", "line-search", "pono", "lbfgs", "torch-lbfgs", "scipy-lbfgsb", "scipy-trust-ncg"),
+)
+"""Those that `--quick` races, as far as they exist."""
+
+GRIDS: dict[str, tuple[float, ...]] = {"adam": (1e0, 1e-1, 1e-2, 1e-3, 1e-4)}
+GRID = (1e-1, 1e-2, 1e-3)
+"""Step sizes tried for Adam, and for every other method that needs one, on every problem."""
+
+
+def grid(name: str) -> tuple[float, ...]:
+    """The step sizes tried for a method that needs one."""
+    return GRIDS.get(name, GRID)
+
+
+def as_problem(problem: RaceProblem) -> Problem:
+    """A problem as the registry of methods knows them."""
+    return Problem(
+        name=problem.name,
+        title=problem.name,
+        formula="",
+        choices=(),
+        build=lambda options: problem.build(),
+        sigma=problem.sigma,
+        rho=problem.rho,
+    )
+
+
+def setting(name: str, problem: RaceProblem) -> str:
+    """All that a result of that method depends on, besides its code and the budget."""
+    if name in run_others.NAMES:
+        return run_others.setting(name)
+    spec = METHODS[name]
+    if not spec.rated:
+        return repr(spec.make(as_problem(problem), _blank(), None))
+    theory = "theory's step size where there are constants, or " if spec.theory else ""
+    first = repr(spec.make(as_problem(problem), _blank(), grid(name)[0]))
+    return f"{first} and so on: {theory}the best of {grid(name)}"
+
+
+def _blank() -> Instance:
+    x0 = torch.zeros(1, dtype=torch.float64)
+    return Instance(objective=FunctionObjective(lambda x: x.dot(x), x0), x0=x0, rows=1)
+
+
+def rates(name: str, instance: Instance) -> Sequence[float | None]:
+    """The step sizes to try: None for a method that has none, or whose theory gives it."""
+    if name in run_others.NAMES or not METHODS[name].rated:
+        return (None,)
+    known = instance.mu is not None and instance.lipschitz is not None
+    return (None,) if METHODS[name].theory and known else grid(name)
+
+
+def run(
+    name: str, rate: float | None, problem: RaceProblem, instance: Instance, finish: Finish
+) -> Outcome:
+    """One run of one method."""
+    if name in run_others.NAMES:
+        return run_others.run(instance, name, finish)
+    method: AnyMethod = METHODS[name].make(as_problem(problem), instance, rate)
+    outcome = run_ours.run(instance, method, finish)
+    outcome.rate = rate
+    return outcome
+
+
+def winner(tried: Sequence[Outcome]) -> Outcome:
+    """The best step size of a grid, charged with what the others spent.
+
+    Of those that ran to the finish the quickest, or else the one that came lowest: what is best
+    for the method.
+    """
+    finished = [outcome for outcome in tried if outcome.status == "TARGET"]
+    if finished:
+        best = min(finished, key=lambda outcome: outcome.calls)
+    else:
+        best = min(tried, key=lambda outcome: outcome.trace.values[-1])
+    best.other_calls = sum(o.calls for o in tried if o is not best)
+    best.other_seconds = sum(o.seconds for o in tried if o is not best)
+    return best

@@ -1,0 +1,209 @@
+"""Pages of docs/results from run folders: the command, the table, the figures, the verdicts.
+
+    .venv/bin/python benchmarks/results.py RUN_FOLDER... [--out docs/results]
+
+One page for each folder, named after its problem, and an index with every claim and its verdicts.
+The records themselves stay where they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+from pathlib import Path
+
+from firstish.experiments.claims import Verdict, judge
+from firstish.experiments.figures import draw_all
+from firstish.experiments.summary import GAPS, Line, Reached, Summary, summarise
+from firstish.experiments.winners import HEADERS, cells, grids
+from firstish.problems import get
+
+WORDS = {True: "holds", False: "**does not hold**", None: "cannot be judged"}
+CAPTIONS = {
+    "main": "Objective, scale and step size; crosses mark negative curvature",
+    "pono": "The same with PoNo and its best iterate so far",
+    "scalings": "All scalings",
+    "cg": "CG alone",
+    "mr": "MR alone, with the gradient norm",
+    "time": "Objective against seconds",
+    "gap": "Distance from the lowest value seen",
+    "backtracking": "Line search from several first steps",
+}
+
+
+def number(value: float | None, digits: int = 6) -> str:
+    return "-" if value is None else f"{value:.{digits}g}"
+
+
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def command(run: dict) -> str:
+    """What to type for the same run."""
+    words = ["firstish run", run["problem"]]
+    words += [f"--method {key}" for key in run["methods"]]
+    words += [f"--budget {run['budget']:g}", f"--gtol {run['gtol']:g}"]
+    if run["subset"] is not None:
+        words.append(f"--subset {run['subset']}")
+    lines, line = [], ""
+    for word in words:
+        if len(line) + len(word) > 90:
+            lines.append(line)
+            line = "   "
+        line += f"{' ' if line else ''}{word}"
+    return " \\\n".join([*lines, line])
+
+
+def rank(line: Line) -> tuple[float, float]:
+    """Those that met the tolerance first, by calls; then by the lowest value."""
+    calls, best = line.to_gtol.oracle_calls, line.best
+    return (calls, 0.0) if calls is not None else (math.inf, math.inf if best is None else best)
+
+
+def table(summary: Summary) -> list[str]:
+    def cell(reached: Reached) -> str:
+        return number(reached.oracle_calls)
+
+    def row(line: Line) -> str:
+        price = "-" if line.tuning is None else number(line.tuning["oracle_calls"])
+        cases = " / ".join(str(line.cases[c]) for c in ("SPC", "LPC", "NC")) if line.cases else "-"
+        cells = [
+            line.label,
+            *map(cell, line.to_gap),
+            cell(line.to_gtol),
+            number(line.best, 8),
+            price,
+            percent(line.unit_steps),
+            percent(line.curvature_condition),
+            "-" if line.backtracks is None else f"{line.backtracks:.3f}",
+            cases,
+            number(line.outcome.get("seconds"), 4),
+        ]
+        return "| " + " | ".join(cells) + " |"
+
+    heads = [
+        "method",
+        *(f"gap {gap:g}" for gap in GAPS),
+        f"norm g ≤ {summary.run['gtol']:g}",
+        "lowest f",
+        "grid, calls",
+        "unit steps",
+        "and curvature",
+        "backtracks",
+        "SPC / LPC / NC",
+        "seconds",
+    ]
+    ordered = sorted(summary.lines, key=rank)
+    return [
+        "| " + " | ".join(heads) + " |",
+        "|" + " --- |" * len(heads),
+        *map(row, ordered),
+    ]
+
+
+def winners(summary: Summary) -> list[str]:
+    found = grids(summary)
+    if not found:
+        return []
+    lines = ["", "## Step sizes tuned", "", "| " + " | ".join(HEADERS) + " |"]
+    lines.append("|" + " --- |" * len(HEADERS))
+    lines += ["| " + " | ".join(cells(summary.run["problem"], grid)) + " |" for grid in found]
+    return lines
+
+
+def verdicts(found: list[Verdict]) -> list[str]:
+    lines = ["| claim | verdict | by how much |", "| --- | --- | --- |"]
+    return lines + [f"| {v.claim}. {v.text} | {WORDS[v.holds]} | {v.detail} |" for v in found]
+
+
+def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
+    summary = summarise(folder)
+    run, problem = summary.run, get(summary.run["problem"])
+    found = judge(summary)
+    figures = out / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    shown = []
+    for path in draw_all(folder):
+        name, caption = f"{problem.name}-{path.name}", CAPTIONS.get(path.stem, path.stem)
+        shutil.copy(path, figures / name)
+        shown += [f"![{caption}](figures/{name})", "", f"*{caption}.*", ""]
+    rows = "all rows" if run["subset"] is None else f"the first {run['subset']:,} rows"
+    text = [
+        f"# {problem.title}",
+        "",
+        f"On {rows}, {run['dtype']}, seed {run['seed']}, up to {run['budget']:g} oracle calls a "
+        f"method (and for each step size of a grid), firstish {run['firstish']}, torch "
+        f"{run['torch']}, {run['threads']} threads.",
+        "",
+        *([note, ""] if note else []),
+        "```sh",
+        command(run),
+        "python benchmarks/results.py runs/" + problem.name,
+        "```",
+        "",
+        "## Verdicts",
+        "",
+        *verdicts(found),
+        "",
+        "## Table",
+        "",
+        *table(summary),
+        "",
+        f"The lowest value seen is {number(summary.lowest, 10)}. Gap d: oracle calls until f is at "
+        "most lowest + d (f0 − lowest). Unit steps: share of the steps with step size 1; and "
+        "curvature: share that is a unit step and satisfies the curvature condition at η = 0.9. "
+        "Backtracks: per iteration. Grid: calls of the whole grid of step sizes, to be added.",
+        *winners(summary),
+        "",
+        "## Figures",
+        "",
+        *shown,
+    ]
+    (out / f"{problem.name}.md").write_text("\n".join(text).rstrip() + "\n")
+    return problem.name, found
+
+
+def index(pages: list[tuple[str, list[Verdict]]], out: Path) -> None:
+    lines = [
+        "# Results",
+        "",
+        "Real runs on real data, and what they say of the paper's claims. The words are fixed "
+        "beforehand: *level* is within 1.25 times the calls to the common target, a *wide margin* "
+        "is at least 2 times, *next to no* backtracking is under 0.05 per iteration. The common "
+        "target of two methods is the hardest that at least one of them met; a method that did "
+        "not is charged what it spent.",
+        "",
+        "| problem | holds | does not hold | cannot be judged |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name, found in pages:
+        counts = [sum(v.holds is answer for v in found) for answer in (True, False, None)]
+        lines.append(f"| [{get(name).title}]({name}.md) | " + " | ".join(map(str, counts)) + " |")
+    numbers = sorted({v.claim for _, found in pages for v in found})
+    for claim in numbers:
+        lines += ["", f"## Claim {claim}", "", "| problem | claim | verdict | by how much |"]
+        lines.append("| --- | --- | --- | --- |")
+        for name, found in pages:
+            lines += [
+                f"| [{name}]({name}.md) | {v.text} | {WORDS[v.holds]} | {v.detail} |"
+                for v in found
+                if v.claim == claim
+            ]
+    (out / "index.md").write_text("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--note", default="", help="a sentence for the pages, such as on the load")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    index([page(folder, asked.out, asked.note) for folder in asked.folders], asked.out)
+    print(f"wrote {len(asked.folders)} pages and an index to {asked.out}")
+
+
+if __name__ == "__main__":
+    main()

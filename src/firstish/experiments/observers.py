@@ -1,0 +1,81 @@
+"""Who is told how a run goes: the screen, TensorBoard, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from firstish.experiments.methods import Choice
+from firstish.experiments.tuning import Tuning
+from firstish.loop import Limits
+from firstish.records import Row
+
+
+class Observer(Protocol):
+    """Who is told how the run goes; its time is not counted."""
+
+    def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
+        """A grid is about to run."""
+
+    def tuned(self, choice: Choice, tuning: Tuning) -> None:
+        """A grid has run."""
+
+    def started(self, choice: Choice, limits: Limits) -> None:
+        """A method begins."""
+
+    def advanced(self, choice: Choice, row: Row) -> None:
+        """A method has taken a step."""
+
+    def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
+        """A method has ended, well or badly; its records are complete."""
+
+
+class Silent:
+    """An observer that says and does nothing; one that cares for little overrides that."""
+
+    def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
+        """A grid is about to run."""
+
+    def tuned(self, choice: Choice, tuning: Tuning) -> None:
+        """A grid has run."""
+
+    def started(self, choice: Choice, limits: Limits) -> None:
+        """A method begins."""
+
+    def advanced(self, choice: Choice, row: Row) -> None:
+        """A method has taken a step."""
+
+    def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
+        """A method has ended, well or badly; its records are complete."""
+
+
+class Several:
+    """Observers told one after the other."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._all = observers
+
+    def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
+        """A grid is about to run."""
+        for one in self._all:
+            one.tuning(choice, rates, jobs)
+
+    def tuned(self, choice: Choice, tuning: Tuning) -> None:
+        """A grid has run."""
+        for one in self._all:
+            one.tuned(choice, tuning)
+
+    def started(self, choice: Choice, limits: Limits) -> None:
+        """A method begins."""
+        for one in self._all:
+            one.started(choice, limits)
+
+    def advanced(self, choice: Choice, row: Row) -> None:
+        """A method has taken a step."""
+        for one in self._all:
+            one.advanced(choice, row)
+
+    def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
+        """A method has ended, well or badly; its records are complete."""
+        for one in self._all:
+            one.ended(choice, outcome)

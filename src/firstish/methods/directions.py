@@ -1,0 +1,123 @@
+"""Directions to be scaled: Adam's preconditioned momentum and heavy ball's, without a step size."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from firstish.objectives.point import Point
+
+State = TypeVar("State")
+
+
+class Direction(Protocol[State]):
+    """Frozen settings that give a direction; the state is a dataclass, passed in and handed back.
+
+    Its fields are tensors, numbers and tuples of them, so that a run can be saved. Neither the
+    gradient nor the state handed in may be written to.
+    """
+
+    def init(self, point: Point) -> State:
+        """The state before the first step."""
+
+    def direction(self, point: Point, state: State) -> tuple[Tensor, State]:
+        """A direction p, of any length, and the state after it."""
+
+
+AnyDirection = Direction[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Velocity:
+    """The last v."""
+
+    v: Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MomentumDirection:
+    """Heavy ball's velocity with the step size left out.
+
+        v <- beta v - g,    p = v
+
+    Args:
+        momentum: beta, in [0, 1).
+
+    Examples:
+        >>> MomentumDirection().momentum
+        0.9
+    """
+
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        _below_one("MomentumDirection", "momentum", self.momentum)
+
+    def init(self, point: Point) -> Velocity:
+        """At rest."""
+        return Velocity(torch.zeros_like(point.x))
+
+    def direction(self, point: Point, state: Velocity) -> tuple[Tensor, Velocity]:
+        """The new velocity."""
+        v = state.v.mul(self.momentum).sub_(point.grad)
+        return v, Velocity(v)
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The running means of g and of g^2, and over how many steps."""
+
+    first: Tensor
+    second: Tensor
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdamDirection:
+    """Adam's update with the step size left out.
+
+        m <- beta1 m + (1 - beta1) g,    v <- beta2 v + (1 - beta2) g^2
+        p = -m' / (sqrt(v') + eps),      m' = m / (1 - beta1^k),    v' = v / (1 - beta2^k)
+
+    Args:
+        betas: beta1 and beta2, each in [0, 1).
+        eps: keeps the quotient finite.
+
+    Examples:
+        >>> AdamDirection().betas
+        (0.9, 0.999)
+    """
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if len(self.betas) != 2:
+            raise ValueError(f"`AdamDirection(betas=...)` must be two numbers, got {self.betas!r}.")
+        for beta in self.betas:
+            _below_one("AdamDirection", "betas", beta)
+        if not 0 < self.eps < math.inf:
+            raise ValueError(
+                f"`AdamDirection(eps=...)` must be positive and finite, got {self.eps}."
+            )
+
+    def init(self, point: Point) -> Moments:
+        """No gradient seen."""
+        return Moments(torch.zeros_like(point.x), torch.zeros_like(point.x))
+
+    def direction(self, point: Point, state: Moments) -> tuple[Tensor, Moments]:
+        """The update of one gradient."""
+        (beta1, beta2), g, k = self.betas, point.grad, state.steps + 1
+        m = state.first.mul(beta1).add_(g, alpha=1 - beta1)
+        v = state.second.mul(beta2).addcmul_(g, g, value=1 - beta2)
+        root = v.div(1 - beta2**k).sqrt_().add_(self.eps)
+        return m.div(beta1**k - 1).div_(root), Moments(m, v, k)
+
+
+def _below_one(call: str, name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"`{call}({name}=...)` must lie in [0, 1), got {value}.")

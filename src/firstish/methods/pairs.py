@@ -1,0 +1,58 @@
+"""Pairs (change of x, change of g), and the quasi-Newton direction they give.
+
+A pair says that H s = y along s. With unit vectors s' = s/|s| and y' = y/|y|, the cosine c of the
+angle between them and the stretch k = |y|/|s|, the update of the inverse Hessian B by one pair is
+
+    B <- (1 - s' y'^T / c) B (1 - y' s'^T / c) + s' s'^T / (k c),
+
+so no product of two norms is ever formed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from firstish.vectors import dot, norm, norm_and_cosine
+
+
+class Pair(NamedTuple):
+    """s/|s|, y/|y|, the cosine of their angle and |y|/|s|; the cosine is positive."""
+
+    move: Tensor
+    change: Tensor
+    cosine: float
+    stretch: float
+
+
+def pair(s: Tensor, y: Tensor, least: float) -> Pair | None:
+    """The pair, if its cosine is at least `least`: else it shows no positive curvature.
+
+    Writes into s and y.
+    """
+    s_norm = norm(s)
+    if s_norm == 0:
+        return None
+    y_norm, cosine = norm_and_cosine(y, s, s_norm)
+    stretch = y_norm / s_norm
+    if not (cosine >= least and 0 < stretch < float("inf")):
+        return None
+    return Pair(s.div_(s_norm), y.div_(y_norm), cosine, stretch)
+
+
+def direction(pairs: tuple[Pair, ...], g: Tensor) -> Tensor:
+    """p = -B g by the two loops of L-BFGS, B starting from cosine/stretch of the last pair.
+
+    That is <s,y>/<y,y>, the inverse curvature along y. The oldest pair comes first.
+    """
+    q, shares = g.neg(), []
+    for s, y, cosine, _ in reversed(pairs):
+        share = dot(s, q) / cosine
+        q.sub_(y, alpha=share)
+        shares.append(share)
+    if pairs:
+        q.mul_(pairs[-1].cosine / pairs[-1].stretch)
+    for s, y, cosine, stretch in pairs:
+        q.add_(s, alpha=shares.pop() / stretch - dot(y, q) / cosine)
+    return q

@@ -1,0 +1,48 @@
+"""A classifier network as an objective: at once, in chunks, or over several processes."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from firstish.objectives.finite_sum import FiniteSum
+from firstish.objectives.module import ModuleObjective
+from firstish.problems.base import Instance, Options
+
+
+def classifier(
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    weight_decay: float,
+    options: Options,
+    at_once: int | None = None,
+) -> Instance:
+    """The mean cross-entropy over all rows, of which each process holds its share.
+
+    Args:
+        model: the network.
+        inputs: all rows.
+        labels: their classes.
+        weight_decay: lambda.
+        options: whose `chunk_size` and `process_group` decide how f is evaluated.
+        at_once: the most rows to evaluate at a time if the options do not say; None for all.
+    """
+    rows = len(labels)
+    chunk_size = options.chunk_size or at_once or rows
+    objective: ModuleObjective | FiniteSum
+    if options.process_group is None and chunk_size >= rows:
+        objective = ModuleObjective(
+            model, F.cross_entropy, inputs, labels, weight_decay=weight_decay
+        )
+    else:
+        mine = options.share(rows)
+        objective = FiniteSum(
+            model,
+            F.cross_entropy,
+            (inputs[mine], labels[mine]),
+            chunk_size=chunk_size,
+            weight_decay=weight_decay,
+            process_group=options.process_group,
+        )
+    return Instance(objective=objective, x0=objective.initial(), rows=rows)

@@ -1,0 +1,73 @@
+"""Rules that set the scale in another order than a cycle of CG, MR and GM does.
+
+    ASD    MR if MR/CG > 1/2, else CG - MR/2
+    DY     CG, CG, Y, Y, and again
+    SDC    CG, CG, CG, CG, Y, and that Y held for three steps more, and again
+
+Y is Yuan's step. With a = 1/CG at the point before, b = 1/CG here, and d the step between,
+
+    Y = 2 / (sqrt((a - b)^2 + 4 |g|^2 / |d|^2) + a + b).
+
+Under steps of CG it tends to the inverse of the largest eigenvalue, and so removes what makes the
+next steps of CG short. The root is at least |a - b|, hence Y <= CG: second-order descent,
+<g,p> + <p,Hp> <= 0, asks for no more, and CG <= 1/sigma then bounds it too. A Y that is held may
+exceed the CG of a later point, so it is cut to that. From below, Y and what is held are kept at
+MR/10, which keeps the lower bounds of MR up to that factor (at MR/2 the rules lose their speed).
+
+The formulas are recalled from Zhou, Gao and Dai (2006), Dai and Yuan (2005) and De Asmundis and
+others (2014), not read there. Nothing here knows of tensors: floats in, floats out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from firstish.scaling import Angle, scale
+
+RULES = {
+    "ASD": ("ASD",),
+    "DY": ("CG", "CG", "Y", "Y"),
+    "SDC": ("CG", "CG", "CG", "CG", "Y", "held", "held", "held"),
+}
+"""The rules by name, each as the cycle of scales it takes."""
+
+FLOOR = 0.1  # of MR, below Y
+
+
+class Memory(NamedTuple):
+    """What a rule knows of the steps before; zeros where it knows nothing.
+
+    Attributes:
+        curvature: 1/CG at the point before.
+        length: |d|, the length of the step from there.
+        held: the last Y.
+    """
+
+    curvature: float = 0.0
+    length: float = 0.0
+    held: float = 0.0
+
+
+def remembers(scaling: str) -> bool:
+    """Whether that is the name of a rule that looks back: DY or SDC."""
+    return scaling.upper() in ("DY", "SDC")
+
+
+def ruled(name: str, angle: Angle, sigma: float, memory: Memory) -> float:
+    """The scale of that name, ASD, Y or held; MR/10 <= s <= CG, and MR <= s for ASD.
+
+    >>> ruled("ASD", Angle(grad_norm=1.0, product_norm=1.0, cosine=0.5), 0.0, Memory())
+    1.75
+    """
+    CG, MR = scale("CG", angle, sigma), scale("MR", angle, sigma)
+    if name == "ASD":
+        return MR if 2 * MR > CG else CG - MR / 2
+    s = memory.held if name == "held" else yuan(angle, memory)
+    return max(FLOOR * MR, min(s, CG))
+
+
+def yuan(angle: Angle, memory: Memory) -> float:
+    """Y, before it is cut."""
+    a, b = memory.curvature, angle.rayleigh
+    return 2 / (math.hypot(a - b, 2 * angle.grad_norm / memory.length) + a + b)

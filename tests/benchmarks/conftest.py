@@ -1,0 +1,6 @@
+"""The race lives beside the library, in benchmarks/."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))

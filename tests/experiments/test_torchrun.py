@@ -1,0 +1,94 @@
+"""`firstish run` under torchrun: the records of one process; a killed rank, and going on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import firstish
+
+SOURCE = Path(firstish.__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+ARGUMENTS = ["digits-mlp", "--method", "cgmr", "--budget", "160", "--checkpoint-seconds", "0.2"]
+
+
+def start(out, *more):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--standalone", "-m", "firstish", "run", *ARGUMENTS, "--out", str(out), *more]
+    return subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def rows(folder):
+    lines = (folder / "cgmr.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+def worker(parent, rank):
+    """The process id of a rank, by the environment torchrun gives it."""
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "environ").read_bytes().split(b"\0")
+            ours = f"PPid:\t{parent}\n" in (entry / "status").read_text()
+        except (OSError, ValueError):
+            continue
+        if ours and f"RANK={rank}".encode() in words:
+            return int(entry.name)
+    return None
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two") / "run"
+    process = start(folder)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    return folder, output
+
+
+def test_two_ranks_write_the_records_of_one(whole, tmp_path):
+    folder, output = whole
+    assert output.count("page:") == 1  # rank 0 alone speaks
+    assert (folder / "report.html").exists()
+    alone = tmp_path / "alone"
+    command = [sys.executable, "-m", "firstish", "run", *ARGUMENTS, "--out", str(alone), "--quiet"]
+    subprocess.run(command, env=ENVIRONMENT, check=True, timeout=240)
+    one, two = rows(alone), rows(folder)
+    keys = ("iteration", "oracle_calls", "curvature", "scaling", "step_size", "trials")
+    assert [[r[k] for k in keys] for r in one] == [[r[k] for k in keys] for r in two]
+    for a, b in zip(one[:6], two[:6], strict=True):
+        assert b["value"] == pytest.approx(a["value"], rel=1e-12)
+    assert json.loads((folder / "run.json").read_text())["processes"] == 2
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="finds the ranks by /proc")
+def test_a_killed_rank_ends_the_run_and_resume_goes_on_to_the_same_records(whole, tmp_path):
+    folder = tmp_path / "run"
+    process = start(folder, "--timeout", "30")
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("checkpoints/*.npz")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    victim = worker(process.pid, 1)
+    assert victim is not None
+    os.kill(victim, signal.SIGKILL)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode != 0, output
+    process = start(folder, "--resume")
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    assert rows(folder) == rows(whole[0])
+
+
+def test_a_folder_that_is_taken_stops_all_ranks(whole):
+    process = start(whole[0])
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "holds a run. Go on with --resume" in output.replace("\n", " ")

@@ -1,0 +1,109 @@
+"""The verdicts on the paper's claims: the words fixed beforehand, on numbers made by hand."""
+
+import pytest
+
+from firstish.experiments.claims import compare, judge
+from firstish.experiments.summary import Line, Reached, Summary
+
+
+def line(key, calls, *, gtol=None, spent=2000.0, **more):
+    """A method that met the three gaps after these calls."""
+    return Line(
+        key=key,
+        label=key,
+        rate=None,
+        outcome={"oracle_calls": spent, "seconds": 1.0},
+        tuning=None,
+        best=1.0,
+        to_gap=tuple(Reached(c, None) for c in calls),
+        to_gtol=Reached(gtol, None),
+        unit_steps=None,
+        curvature_condition=None,
+        backtracks=more.get("backtracks"),
+        cases={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("ours", "other", "told"),
+    [
+        (line("a", (1, 2, 4), gtol=8), line("b", (9, 9, 9), gtol=12), "b 1.50× (tolerance)"),
+        (line("a", (1, 2, 4)), line("b", (9, 9, 9)), "b 2.25× (gap 1e-06)"),
+        (line("a", (1, 2, 4)), line("b", (9, 9, None)), "b more than 500× (gap 1e-06)"),
+        (line("a", (1, 2, None)), line("b", (1, 2, 4)), "b less than 0.00× (gap 1e-06)"),
+        (line("a", (4, None, None)), line("b", (2, None, None)), "b 0.50× (gap 0.01)"),
+    ],
+)
+def test_the_common_target_is_the_hardest_that_one_of_them_met(ours, other, told):
+    assert str(compare(ours, other)) == told
+
+
+def test_no_common_target():
+    assert compare(line("a", (None,) * 3), line("b", (None,) * 3)) is None
+
+
+def row(curvature="SPC", step_size=1.0, scale=1.0, grad_norm=1.0, value=1.0):
+    return {
+        "curvature": curvature,
+        "step_size": step_size,
+        "scale": scale,
+        "grad_norm": grad_norm,
+        "value": value,
+        "oracle_calls": 1,
+        "seconds": 1,
+        "trials": 1,
+    }
+
+
+def verdicts(problem, lines, rows):
+    run = {"problem": problem, "gtol": 1e-6, "budget": 2000}
+    found = judge(Summary(run=run, lowest=0.0, lines=lines, rows=rows))
+    return {v.text: v for v in found}
+
+
+def test_level_and_wide_margin():
+    text = "CGMR is level with tuned Adam and the accelerated methods."
+    wide = "CGMR is ahead of line search, PoNo and fixed step by a wide margin."
+    ours = line("cgmr", (1, 2, 100))
+    for adam, search, level, margin in ((125, 200, True, True), (126, 199, False, False)):
+        lines = [ours, line("adam", (1, 2, adam)), line("line-search", (1, 2, search))]
+        found = verdicts("digits-logistic", lines, {})
+        assert found[text].holds is level
+        assert found[wide].holds is margin
+    assert verdicts("digits-logistic", [ours], {})[text].holds is None
+
+
+def test_a_rise_of_the_gradient_norm_is_counted_but_not_after_negative_curvature():
+    text = "MR with α = 1 lowers the gradient norm at every step (but for NC)."
+    falling = [row(grad_norm=n) for n in (3.0, 2.0, 1.0)]
+    assert verdicts("digits-logistic", [], {"mr": falling})[text].holds is True
+    rising = [row(grad_norm=n) for n in (3.0, 2.0, 4.0)]
+    found = verdicts("digits-logistic", [], {"mr": rising})[text]
+    assert found.holds is False
+    assert found.detail == "it rose in 1 of 2 such steps, at most by a factor of 2"
+    rising[1]["curvature"] = "NC"
+    assert verdicts("digits-logistic", [], {"mr": rising})[text].holds is True
+
+
+def test_unit_steps_and_cases_of_the_mlp():
+    steps = [row()] * 97 + [row(step_size=0.5)] * 2 + [row("NC", step_size=4.0)]
+    found = verdicts("digits-mlp", [], {"cgmr": steps})
+    units = found["α = 1 at nearly every SPC step of CGMR."]
+    assert (units.holds, units.detail) == (
+        True,
+        "97 of 99 SPC steps took α = 1; 1 steps of 100 were NC or LPC",
+    )
+    assert found["NC is rare and exploited by forward tracking, LPC never happens."].holds is True
+    steps = [*steps, row("LPC")]
+    found = verdicts("digits-mlp", [], {"cgmr": steps})
+    assert found["NC is rare and exploited by forward tracking, LPC never happens."].holds is False
+
+
+def test_mushrooms():
+    text = "A fixed α⁰ either backtracks a lot or creeps; the scaled gradient next to never."
+    ours = line("cgmr", (1, 2, 100), backtracks=0.04)
+    creeps = line("line-search-full@0.1", (1, 2, 200), backtracks=0.0)
+    backtracks = line("line-search-full@100", (1, 2, 120), backtracks=6.0)
+    good = line("line-search-full@1", (1, 2, 120), backtracks=0.1)
+    assert verdicts("mushrooms", [ours, creeps, backtracks], {})[text].holds is True
+    assert verdicts("mushrooms", [ours, creeps, good], {})[text].holds is False

@@ -1,0 +1,183 @@
+"""The methods beyond the paper, straight from their formulas: NumPy only, nothing of firstish.
+
+As in paper.py no care is taken of rounding or overflow. Rows are (x, note, s, alpha, trials): the
+point, what was decided there, the scale, the step size and the number of trials.
+"""
+
+import numpy as np
+
+
+def backtracked(f, x, p, slope, rho=1e-4, theta=0.5, alpha=1.0, reference=None):
+    trials = 1
+    reference = f(x) if reference is None else reference
+    while f(x + alpha * p) > reference + rho * alpha * slope:
+        alpha, trials = theta * alpha, trials + 1
+    return alpha, trials
+
+
+def forward(f, x, p, slope, rho=1e-4, theta=0.5):
+    alpha, trials = 1.0, 1
+    if f(x + p) > f(x) + rho * slope:
+        alpha, trials = backtracked(f, x, p, slope, alpha=theta)
+        return alpha, trials + 1
+    while True:
+        trials += 1
+        if f(x + alpha / theta * p) > f(x) + rho * alpha / theta * slope:
+            return alpha, trials
+        alpha = alpha / theta
+
+
+def plane(f, g, Hv, x, *, sigma, steps, s_lpc=1.0, s_nc=1.0):
+    rows, x_old, g_old = [], None, None
+    for _ in range(steps):
+        grad = g(x)
+        Hg = Hv(x, grad)
+        gg, gHg = grad @ grad, grad @ Hg
+        if gHg < 0:
+            note, s, p = "NC", s_nc, -s_nc * grad
+        elif gHg <= sigma * gg:
+            note, s, p = "LPC", s_lpc, -s_lpc * grad
+        else:
+            note, s = "CG", gg / gHg
+            p = -s * grad
+            if x_old is not None:
+                d, y = x - x_old, grad - g_old
+                gHd, dHd, gd = Hg @ d, y @ d, grad @ d
+                definite = dHd > sigma * (d @ d) and 1 - gHd**2 / (gHg * dHd) > 1e-8
+                if definite:
+                    M = np.array([[gHg, -gHd], [-gHd, dHd]])
+                    s, t = np.linalg.solve(M, [gg, -gd])
+                    note, p = "plane", -s * grad + t * d
+        slope = grad @ p
+        alpha, trials = (forward if note == "NC" else backtracked)(f, x, p, slope)
+        rows.append((x, note, s, alpha, trials))
+        x_old, g_old = x, grad
+        x = x + alpha * p
+    return rows
+
+
+def dense_bfgs(pairs):
+    """B itself, a matrix, by the update formula of BFGS; the oldest pair first."""
+    s, y = pairs[-1]
+    B = (s @ y) / (y @ y) * np.eye(len(s))
+    for s, y in pairs:
+        V = np.eye(len(s)) - np.outer(y, s) / (s @ y)
+        B = V.T @ B @ V + np.outer(s, s) / (s @ y)
+    return B
+
+
+def lazy(f, g, Hv, x, *, steps, memory=10, rho=1e-4, theta=0.5):
+    rows, pairs, x_old, g_old = [], [], None, None
+    for _ in range(steps):
+        grad, note = g(x), None
+        if x_old is None:
+            note = "start"
+        else:
+            s, y = x - x_old, grad - g_old
+            if s @ y >= 1e-8 * np.linalg.norm(s) * np.linalg.norm(y):
+                pairs = [*pairs, (s, y)][-memory:]
+            else:
+                note = "curvature"
+        p = -dense_bfgs(pairs) @ grad if pairs else -grad
+        scale, curvature = 1.0, None
+        if note is not None:
+            Hp = Hv(x, p)
+            curvature = p @ Hp
+            if curvature > 0:
+                scale = -(grad @ p) / curvature
+                if note == "start":
+                    scale *= curvature / np.linalg.norm(p) / np.linalg.norm(Hp)
+        p = scale * p
+        slope = grad @ p
+        alpha, trials, start = 1.0, 1, f(x)
+        if curvature is not None and curvature <= 0 and f(x + p) <= start + rho * slope:
+            while True:
+                trials += 1
+                further = f(x + alpha / theta * p)
+                if further > start + rho * alpha / theta * slope or further >= f(x + alpha * p):
+                    break
+                alpha = alpha / theta
+        else:
+            while f(x + alpha * p) > start + rho * alpha * slope:
+                lowest = -slope * alpha / (2 * (f(x + alpha * p) - start - slope * alpha))
+                alpha, trials = alpha * np.clip(lowest, 0.1, theta), trials + 1
+        rows.append((x, note, scale, alpha, trials))
+        x_old, g_old = x, grad
+        x = x + alpha * p
+    return rows
+
+
+def ruled(f, g, Hv, x, *, rule, sigma, steps, s_lpc=1.0, s_nc=1.0):
+    """ASD, DY or SDC; DY and SDC begin again after a step that is not SPC or was cut."""
+    cycle = {
+        "ASD": ["ASD"],
+        "DY": ["CG", "CG", "Y", "Y"],
+        "SDC": ["CG"] * 4 + ["Y"] + ["held"] * 3,
+    }[rule]
+    rows, turn, a, moved, held = [], 0, None, None, None
+    for _ in range(steps):
+        grad = g(x)
+        Hg = Hv(x, grad)
+        gg, gHg, HgHg = grad @ grad, grad @ Hg, Hg @ Hg
+        if gHg > sigma * gg:
+            note = cycle[turn % len(cycle)]
+            CG, MR = gg / gHg, gHg / HgHg
+            if note == "CG":
+                s = CG
+            elif note == "ASD":
+                s = MR if MR / CG > 0.5 else CG - 0.5 * MR
+            else:
+                b = 1 / CG
+                if note == "Y":
+                    held = 2 / (np.sqrt((a - b) ** 2 + 4 * gg / (moved @ moved)) + a + b)
+                    held = np.clip(held, 0.1 * MR, CG)
+                s = np.clip(held, 0.1 * MR, CG)
+        else:
+            note, s = ("NC", s_nc) if gHg < 0 else ("LPC", s_lpc)
+        p = -s * grad
+        alpha, trials = (forward if note == "NC" else backtracked)(f, x, p, grad @ p)
+        rows.append((x, note, s, alpha, trials))
+        turn = turn + 1 if note not in ("NC", "LPC") and trials == 1 else 0
+        a, moved = gHg / gg, alpha * p
+        x = x + alpha * p
+    return rows
+
+
+def directed(f, g, Hv, x, *, kind, sigma, steps, s_lpc=1.0, s_nc=1.0):
+    """Adam's or heavy ball's direction, scaled by the curvature along it."""
+    rows, m, v = [], np.zeros_like(x), np.zeros_like(x)
+    for k in range(1, steps + 1):
+        grad = g(x)
+        if kind == "adam":
+            m, v = 0.9 * m + 0.1 * grad, 0.999 * v + 0.001 * grad**2
+            p = -(m / (1 - 0.9**k)) / (np.sqrt(v / (1 - 0.999**k)) + 1e-8)
+        else:
+            m = 0.9 * m - grad
+            p = m
+        note = "direction"
+        if grad @ p > -1e-8 * np.linalg.norm(grad) * np.linalg.norm(p):
+            note, p = "gradient", -grad
+        pHp, length = p @ Hv(x, p), np.linalg.norm(grad) / np.linalg.norm(p)
+        if pHp > sigma * (p @ p):
+            s = -(grad @ p) / pHp
+        else:
+            note, s = ("NC", s_nc * length) if pHp < 0 else ("LPC", s_lpc * length)
+        p = s * p
+        alpha, trials = (forward if note == "NC" else backtracked)(f, x, p, grad @ p)
+        rows.append((x, note, s, alpha, trials))
+        x = x + alpha * p
+    return rows
+
+
+def annealed(f, g, Hv, x, *, steps, over, eta=0.85):
+    """CG steps times alpha, from 2 down to 1, against Zhang and Hager's mean."""
+    rows, Q, C = [], 0.0, 0.0
+    for k in range(steps):
+        grad = g(x)
+        s = (grad @ grad) / (grad @ Hv(x, grad))
+        p, first = -s * grad, 2.0 - min(1.0, k / over)
+        Q, C = eta * Q + 1, (eta * Q * C + f(x)) / (eta * Q + 1)
+        alpha, trials = backtracked(f, x, p, grad @ p, alpha=first, reference=C)
+        rows.append((x, "CG", s, alpha, trials))
+        x = x + alpha * p
+    return rows

@@ -1,0 +1,162 @@
+"""Step by step beside straight-line NumPy references of the methods beyond the paper."""
+
+from itertools import pairwise
+
+import beyond
+import numpy as np
+import paper
+import pytest
+import torch
+from test_reference import logistic, wells
+
+from firstish import (
+    AdamDirection,
+    Anneal,
+    FunctionObjective,
+    LazyStep,
+    MomentumDirection,
+    NonMonotone,
+    PlaneStep,
+    ScaledDirection,
+    ScaledGradient,
+    minimize,
+)
+
+LOGISTIC = logistic, (paper.logistic_f, paper.logistic_g, paper.logistic_Hv)
+WELLS = wells, (paper.wells_f, paper.wells_g, paper.wells_Hv)
+STARTS = [[0.05, 0.1, 0.02], [0.1, -0.05, 0.6], [1.7, 0.3, -0.2]]
+
+
+def note_of(row):
+    return row.scaling or row.curvature.name
+
+
+def side_by_side(problem, x0, method, theirs, note=note_of, product="double-backward"):
+    """Our rows, after checking that they agree with the reference's."""
+    fun, parts = problem
+    atol = 1e-9 if product == "double-backward" else 1e-6
+    xs = [torch.tensor(x0)]
+    ours = minimize(
+        FunctionObjective(fun, xs[0], product=product),
+        xs[0],
+        method=method,
+        gtol=0,
+        max_iterations=len(theirs),
+        callback=lambda p: xs.append(p.x.clone()),
+    )
+    rows = [row for row in ours.history[:-1] if row.grad_norm > 1e-5]  # then rounding decides
+    assert len(rows) >= 8
+    if product != "double-backward":
+        rows = rows[:3]  # the error of a difference, about 1e-7, grows from step to step
+    for row, x, (their_x, decided, s, alpha, trials) in zip(rows, xs, theirs, strict=False):
+        assert (note(row), row.trials) == (decided, trials)
+        assert row.step_size == pytest.approx(alpha, rel=1e-4)
+        assert row.scale == pytest.approx(s, rel=1e-4)
+        np.testing.assert_allclose(x.numpy(), their_x, rtol=0, atol=atol)
+        assert row.value == pytest.approx(parts[0](their_x), abs=atol)
+    return rows
+
+
+def test_the_plane_step_on_logistic_regression():
+    theirs = beyond.plane(*LOGISTIC[1], np.zeros(6), sigma=0.0, steps=20)
+    rows = side_by_side(LOGISTIC, [0.0] * 6, PlaneStep(sigma=0.0), theirs)
+    assert [row.scaling for row in rows[:4]] == ["CG", "plane", "plane", "plane"]
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("sigma", [0.1, 0.5])
+def test_the_plane_step_on_a_nonconvex_function(start, sigma):
+    theirs = beyond.plane(*WELLS[1], np.array(start), sigma=sigma, steps=16)
+    side_by_side(WELLS, start, PlaneStep(sigma=sigma), theirs)
+
+
+def test_the_plane_step_meets_every_case():
+    theirs = beyond.plane(*WELLS[1], np.array(STARTS[0]), sigma=0.5, steps=16)
+    assert {note for _, note, *_ in theirs} == {"NC", "LPC", "CG", "plane"}
+
+
+def test_the_settings_reach_the_plane_step():
+    options = {"sigma": 0.3, "s_lpc": 0.5, "s_nc": 3.0}
+    theirs = beyond.plane(*WELLS[1], np.array(STARTS[0]), steps=16, **options)
+    side_by_side(WELLS, STARTS[0], PlaneStep(**options), theirs)
+
+
+@pytest.mark.parametrize("memory", [1, 3, 10])
+def test_the_lazy_step_on_logistic_regression(memory):
+    theirs = beyond.lazy(*LOGISTIC[1], np.zeros(6), memory=memory, steps=20)
+    rows = side_by_side(
+        LOGISTIC, [0.0] * 6, LazyStep(memory=memory), theirs, lambda row: row.product
+    )
+    assert [row.product for row in rows] == ["start"] + [None] * (len(rows) - 1)
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("product", ["double-backward", "auto", "difference"])
+def test_the_lazy_step_on_a_nonconvex_function(start, product):
+    theirs = beyond.lazy(*WELLS[1], np.array(start), steps=14)
+    side_by_side(WELLS, start, LazyStep(), theirs, lambda row: row.product, product)
+
+
+def test_the_lazy_references_meet_doubt_cuts_and_forward_tracking():
+    runs = [beyond.lazy(*WELLS[1], np.array(start), steps=14) for start in STARTS]
+    rows = [row for run in runs for row in run]
+    assert {note for _, note, *_ in rows} == {"start", "curvature", None}
+    assert any(alpha > 1 for *_, alpha, _ in rows)
+    assert any(alpha < 1 and alpha not in (0.5, 0.25) for *_, alpha, _ in rows)
+
+
+@pytest.mark.parametrize("rule", ["ASD", "DY", "SDC"])
+def test_a_rule_on_logistic_regression(rule):
+    theirs = beyond.ruled(*LOGISTIC[1], np.zeros(6), rule=rule, sigma=0.0, steps=24)
+    rows = side_by_side(LOGISTIC, [0.0] * 6, ScaledGradient(scaling=rule, sigma=0.0), theirs)
+    expected = {"ASD": {"ASD"}, "DY": {"CG", "Y"}, "SDC": {"CG", "Y", "held"}}
+    assert {row.scaling for row in rows} == expected[rule]
+
+
+@pytest.mark.parametrize("rule", ["ASD", "DY", "SDC"])
+@pytest.mark.parametrize("start", STARTS)
+def test_a_rule_on_a_nonconvex_function(rule, start):
+    theirs = beyond.ruled(*WELLS[1], np.array(start), rule=rule, sigma=0.1, steps=16)
+    side_by_side(WELLS, start, ScaledGradient(scaling=rule.lower(), sigma=0.1), theirs)
+
+
+def test_the_rules_begin_again_after_other_curvature_and_after_a_cut():
+    runs = [
+        beyond.ruled(*WELLS[1], np.array(start), rule="DY", sigma=0.1, steps=16) for start in STARTS
+    ]
+    followed = [(one, two) for run in runs for one, two in pairwise(run)]
+    after = {"NC": set(), "cut": set()}
+    for (_, note, _, _, trials), (_, following, *_) in followed:
+        if note == "NC":
+            after["NC"].add(following)
+        elif trials > 1:
+            after["cut"].add(following)
+    assert after["NC"] <= {"NC", "LPC", "CG"}
+    assert "CG" in after["NC"]
+    assert after["cut"] == {"CG", "LPC"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "direction"), [("adam", AdamDirection()), ("momentum", MomentumDirection())]
+)
+def test_a_scaled_direction(kind, direction):
+    theirs = beyond.directed(*LOGISTIC[1], np.zeros(6), kind=kind, sigma=0.0, steps=20)
+    rows = side_by_side(
+        LOGISTIC, [0.0] * 6, ScaledDirection(direction=direction, sigma=0.0), theirs
+    )
+    assert "direction" in {row.scaling for row in rows}
+    for start in STARTS:
+        options = {"sigma": 0.1, "s_lpc": 0.5, "s_nc": 2.0}
+        theirs = beyond.directed(*WELLS[1], np.array(start), kind=kind, steps=12, **options)
+        side_by_side(WELLS, start, ScaledDirection(direction=direction, **options), theirs)
+
+
+def test_annealed_steps_with_a_non_monotone_search():
+    theirs = beyond.annealed(*LOGISTIC[1], np.zeros(6), steps=25, over=20)
+    method = ScaledGradient(
+        scaling="CG", sigma=0.0, line_search=NonMonotone(), schedule=Anneal(iterations=20)
+    )
+    rows = side_by_side(LOGISTIC, [0.0] * 6, method, theirs)
+    assert any(row.actual_decrease < 0 for row in rows)  # f rose, and was allowed to
+    firsts = [row.step_size / 0.5 ** (row.trials - 1) for row in rows]
+    assert firsts == pytest.approx([2.0 - min(1.0, k / 20) for k in range(len(rows))])

@@ -1,0 +1,137 @@
+"""Bad data: an error at construction that names the call, the value and the remedy."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from firstish import LinearModel, families, minimize
+
+A = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=torch.float64)
+ZEROS = torch.zeros(3, dtype=torch.long)
+
+
+def model(features=A, targets=ZEROS, family=None, **more):
+    return LinearModel(features, targets, family or families.Logistic(), **more)
+
+
+@pytest.mark.parametrize(
+    ("features", "kind", "message"),
+    [
+        (np.ones((3, 2)), TypeError, r"must be a tensor, got ndarray.*as_tensor"),
+        (A[:, 0], ValueError, r"a row for each item.*\(3,\)"),
+        (torch.ones(0, 2), ValueError, r"at least one item.*\(0, 2\)"),
+        (torch.ones(3, 0), ValueError, r"one feature.*\(3, 0\)"),
+        (A.long(), TypeError, r"float32 or float64, got torch.int64.*double"),
+        (A.half(), TypeError, r"got torch.float16"),
+        (A.clone().index_fill_(1, torch.tensor([1]), math.nan), ValueError, "3 entries that are"),
+        (A.clone().index_fill_(0, torch.tensor([1]), math.inf), ValueError, "2 entries that are"),
+        (
+            A.clone().index_fill_(0, torch.tensor([1]), math.inf).to_sparse(),
+            ValueError,
+            "2 entries",
+        ),
+    ],
+)
+def test_features_that_will_not_do_are_refused(features, kind, message):
+    with pytest.raises(kind, match=rf"`LinearModel\(features=...\)`.*{message}"):
+        model(features)
+
+
+def test_large_features_whose_sum_overflows_are_finite():
+    assert model(torch.full((3, 2), 1e308)).at(torch.zeros(2)).value == pytest.approx(math.log(2))
+
+
+@pytest.mark.parametrize(
+    ("family", "targets", "kind", "message"),
+    [
+        (families.Logistic(), [0, 1, 2], ValueError, r"`Logistic\(\)`.*0 and 1.*got 2.*Multino"),
+        (families.Logistic(), [0, 1, -1], ValueError, r"got 0 and -1 together"),
+        (families.Logistic(), [0.0, 1.0, 0.5], ValueError, r"got 0.5"),
+        (families.Logistic(), [0.0, 1.0, math.nan], ValueError, r"got nan"),
+        (families.Logistic(), [[0], [1], [1]], ValueError, r"shape \(n,\), got \(3, 1\)"),
+        (families.Multinomial(), [0, 1, -1], ValueError, r"from 0 to 1, got -1.*Number"),
+        (families.Multinomial(classes=3), [0, 1, 3], ValueError, r"from 0 to 2, got 3.*classes="),
+        (families.Multinomial(), [0.0, 1.0, 2.0], TypeError, r"integer targets.*float64.*long"),
+        (families.Multinomial(), [[0], [1], [1]], ValueError, r"shape \(n,\)"),
+        (families.Poisson(), [0, 2, -1], ValueError, r"`Poisson\(\)`.*at least 0, got -1.0"),
+        (families.Poisson(), [0, 2, math.inf], ValueError, r"finite targets, got inf \(1 in all\)"),
+        (families.LeastSquares(), [0, 2, math.nan], ValueError, r"finite targets, got nan"),
+        (families.LeastSquares(), [[[0]], [[2]], [[1]]], ValueError, r"got \(3, 1, 1\)"),
+    ],
+)
+def test_targets_that_will_not_do_are_refused(family, targets, kind, message):
+    with pytest.raises(kind, match=message):
+        model(targets=torch.tensor(targets), family=family)
+
+
+@pytest.mark.parametrize("targets", [torch.zeros(2), torch.zeros(4), torch.tensor(0.0)])
+def test_as_many_targets_as_rows(targets):
+    with pytest.raises(ValueError, match=r"`LinearModel\(targets=...\)`.*each of the 3 rows"):
+        model(targets=targets)
+
+
+def test_targets_must_be_a_tensor_on_the_device_of_the_features():
+    with pytest.raises(TypeError, match=r"`LinearModel\(targets=...\)` must be a tensor, got list"):
+        model(targets=[0, 1, 0])
+    with pytest.raises(ValueError, match=r"is on meta and the features on cpu. Move"):
+        model(targets=ZEROS.to("meta"))
+
+
+@pytest.mark.parametrize(
+    "weights", [[1.0, -1.0, 1.0], [0.0, 0.0, 0.0], [1.0, math.inf, 1.0], [1.0, math.nan, 1.0]]
+)
+def test_weights_out_of_range_are_refused(weights):
+    with pytest.raises(ValueError, match=r"`LinearModel\(sample_weight=...\)` must be finite"):
+        model(sample_weight=torch.tensor(weights))
+
+
+def test_weights_of_a_wrong_shape_are_refused():
+    with pytest.raises(ValueError, match=r"sample_weight=.*each of the 3 rows.*\(2,\)"):
+        model(sample_weight=torch.ones(2))
+    with pytest.raises(ValueError, match=r"sample_weight=.*one real number.*\(3, 1\)"):
+        model(sample_weight=torch.ones(3, 1))
+
+
+@pytest.mark.parametrize("value", [-1e-9, math.inf, math.nan])
+def test_a_weight_decay_out_of_range_is_refused(value):
+    with pytest.raises(ValueError, match=rf"`LinearModel\(weight_decay=...\)`.*got {value}"):
+        model(weight_decay=value)
+
+
+@pytest.mark.parametrize("family", ["logistic", families.Logistic, None])
+def test_the_family_is_an_object(family):
+    with pytest.raises(TypeError, match=r"`LinearModel\(family=...\)`.*families.Logistic\(\)"):
+        LinearModel(A, ZEROS, family)
+
+
+@pytest.mark.parametrize("classes", [1, 0, -2])
+def test_fewer_than_two_classes_are_refused(classes):
+    with pytest.raises(ValueError, match=rf"`Multinomial\(classes=...\)`.*got {classes}"):
+        families.Multinomial(classes=classes)
+
+
+@pytest.mark.parametrize(
+    "x0", [torch.zeros(3, dtype=torch.float64), torch.zeros(2, dtype=torch.float32)]
+)
+def test_a_start_of_another_size_or_dtype_is_refused(x0):
+    with pytest.raises(ValueError, match=r"the objective has 2 \(torch.float64, cpu\)"):
+        minimize(model(), x0)
+
+
+def test_labels_may_be_booleans_signs_or_bits():
+    points = [
+        model(targets=torch.tensor(y)).at(torch.tensor([0.3, -0.1]))
+        for y in ([True, False, True], [1, -1, 1], [1, 0, 1], [1.0, -1.0, 1.0])
+    ]
+    assert len({point.value for point in points}) == 1
+
+
+def test_the_number_of_classes_is_found_in_the_labels():
+    found = model(targets=torch.tensor([0, 2, 1]), family=families.Multinomial())
+    assert found.initial().shape == (3 * 2,)
+    pinned = families.Multinomial(pinned=True)
+    assert model(targets=torch.tensor([0, 2, 1]), family=pinned).initial().shape == (2 * 2,)
+    with_intercept = model(intercept=True)
+    assert with_intercept.initial().shape == (3,)

@@ -1,0 +1,279 @@
+"""`ScaledGD(method=...)`: every method through the torch.optim door, to the bit."""
+
+import copy
+import io
+import itertools
+import pickle
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+from torch.nn.utils import parameters_to_vector
+
+import firstish
+from firstish import (
+    Anneal,
+    Armijo,
+    LazyStep,
+    ModuleObjective,
+    MomentumDirection,
+    NonMonotone,
+    PlaneStep,
+    ScaledDirection,
+    ScaledGD,
+    ScaledGradient,
+    Step,
+)
+
+METHODS = {
+    "dy": ScaledGradient(scaling="DY"),
+    "sdc": ScaledGradient(scaling="SDC"),
+    "plane": PlaneStep(),
+    "lazy": LazyStep(memory=4),
+    "adam": ScaledDirection(),
+    "momentum": ScaledDirection(direction=MomentumDirection()),
+    "annealed": ScaledGradient(
+        scaling="CG", line_search=NonMonotone(), schedule=Anneal(iterations=9, start=1.9)
+    ),
+}
+every = pytest.mark.parametrize("name", METHODS)
+both = pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "fresh"])
+
+
+@pytest.fixture
+def data():
+    return torch.randn(12, 3), torch.randn(12, 2)
+
+
+def net():
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+
+
+def closure_of(model, data):
+    return lambda: mse_loss(model(data[0]), data[1])
+
+
+def vector(model):
+    return parameters_to_vector(model.parameters()).detach().clone()
+
+
+def run(optimizer, model, closure, steps):
+    path = []
+    for _ in range(steps):
+        optimizer.step(closure)
+        path.append(vector(model))
+    return path
+
+
+def equal(one, two):
+    return len(one) == len(two) and all(map(torch.equal, one, two))
+
+
+@every
+@both
+def test_it_takes_the_steps_of_minimize_to_the_bit(name, data, reuse):
+    model = net()
+    twin = copy.deepcopy(model)
+    path = []
+    result = firstish.minimize(
+        ModuleObjective(model, mse_loss, *data),
+        model,
+        method=METHODS[name],
+        max_iterations=25,
+        callback=lambda progress: path.append(progress.x.clone()),
+    )
+    optimizer = ScaledGD(twin.parameters(), method=METHODS[name], reuse_value=reuse)
+    rows, ours = [], []
+    for _ in path:
+        optimizer.step(closure_of(twin, data))
+        rows.append(optimizer.last_step)
+        ours.append(vector(twin))
+    assert equal(ours, path)
+    same = ["iteration", "value", "grad_norm", "curvature", "scaling", "scale", "step_size"]
+    same += ["trials", "product"] + (["oracle_calls"] if reuse else [])
+    for mine, theirs in zip(rows, result.history, strict=False):
+        assert all(getattr(mine, field) == getattr(theirs, field) for field in same)
+
+
+def through_a_file(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+@every
+@both
+@pytest.mark.parametrize("carry", [copy.deepcopy, through_a_file], ids=["memory", "file"])
+@pytest.mark.parametrize("after", [0, 1, 6])
+def test_a_state_dict_resumes_to_the_same_bits(name, data, reuse, carry, after):
+    def build():
+        model = net()
+        return model, ScaledGD(model.parameters(), method=METHODS[name], reuse_value=reuse)
+
+    model, optimizer = build()
+    run(optimizer, model, closure_of(model, data), after)
+    saved = carry([model.state_dict(), optimizer.state_dict()])
+    rest = run(optimizer, model, closure_of(model, data), 6)
+    again, fresh = build()
+    again.load_state_dict(saved[0])
+    fresh.load_state_dict(saved[1])
+    assert equal(run(fresh, again, closure_of(again, data), 6), rest)
+    for field in ("iteration", "scaling", "scale", "product"):
+        assert getattr(fresh.last_step, field) == getattr(optimizer.last_step, field)
+
+
+@every
+def test_a_pickled_optimizer_keeps_its_method_and_its_state(name, data):
+    model = net()
+    optimizer = ScaledGD(model.parameters(), method=METHODS[name], reuse_value=True)
+    run(optimizer, model, closure_of(model, data), 5)
+    other = pickle.loads(pickle.dumps(optimizer))
+    assert other.method == optimizer.method
+    twin = copy.deepcopy(model)
+    theirs = other.param_groups[0]["params"]
+    for mine, p in zip((twin[0], twin[0], twin[2], twin[2]), theirs, strict=True):
+        mine.register_parameter("weight" if p.dim() == 2 else "bias", p)
+    rest = run(optimizer, model, closure_of(model, data), 4)
+    assert equal(run(other, twin, closure_of(twin, data), 4), rest)
+
+
+@every
+def test_a_closure_that_calls_backward_works(name, data):
+    model = net()
+    optimizer = ScaledGD(model.parameters(), method=METHODS[name], reuse_value=True)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = mse_loss(model(data[0]), data[1])
+        loss.backward()
+        return loss
+
+    losses = [optimizer.step(closure).item() for _ in range(12)]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("name", ["plane", "lazy", "momentum"])
+def test_a_group_added_between_steps_begins_the_method_anew(name, data):
+    model = net()
+    optimizer = ScaledGD(model[0].parameters(), method=METHODS[name])
+    run(optimizer, model, closure_of(model, data), 3)
+    optimizer.add_param_group({"params": list(model[2].parameters())})
+    twin = copy.deepcopy(model)
+    optimizer.step(closure_of(model, data))
+    assert optimizer.last_step.iteration == 3
+    ScaledGD(twin.parameters(), method=METHODS[name]).step(closure_of(twin, data))
+    assert torch.equal(vector(model), vector(twin))
+
+
+@pytest.mark.parametrize("name", ["plane", "lazy"])
+def test_parameters_the_user_changes_between_steps_do_not_mislead(name, data):
+    """The change of x is measured, not remembered, so the pair is still one of f."""
+    model = net()
+    optimizer = ScaledGD(model.parameters(), method=METHODS[name], reuse_value=True)
+    run(optimizer, model, closure_of(model, data), 4)
+    with torch.no_grad():
+        model[2].bias.add_(0.3)
+    truth = mse_loss(model(data[0]), data[1]).item()
+    assert optimizer.step(closure_of(model, data)).item() == truth
+    losses = [optimizer.step(closure_of(model, data)).item() for _ in range(5)]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_lr_is_the_first_trial_of_any_method_with_a_line_search(data):
+    model = net()
+    optimizer = ScaledGD(model.parameters(), lr=0.25, method=PlaneStep())
+    optimizer.step(closure_of(model, data))
+    assert optimizer.last_step.step_size == 0.25
+
+
+def test_a_lazy_step_costs_two_calls_with_reuse_and_no_graph_of_the_gradient(data):
+    model, created = net(), []
+    optimizer = ScaledGD(model.parameters(), method=LazyStep(), reuse_value=True, check=False)
+    grad = torch.autograd.grad
+
+    def watched(*args, **kwargs):
+        created.append(kwargs.get("create_graph", False))
+        return grad(*args, **kwargs)
+
+    torch.autograd.grad = watched
+    try:
+        calls = []
+        for _ in range(12):
+            optimizer.step(closure_of(model, data))
+            calls.append(optimizer.last_step)
+    finally:
+        torch.autograd.grad = grad
+    assert not any(created)
+    for one, two in itertools.pairwise(calls):
+        asked = one.product is not None
+        assert two.oracle_calls - one.oracle_calls == 1 + one.trials + 2 * asked
+        assert two.passes - one.passes == 1 + one.trials + 2 * asked
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A method of the user's own, without a line search."""
+
+    step_size: float = 0.1
+    depth = "gradient"
+
+    def init(self, point):
+        return Empty()
+
+    def step(self, point, state):
+        new = point.along(point.grad, -self.step_size, self.depth)
+        return new, Step(step_size=self.step_size), state
+
+
+@dataclass(frozen=True)
+class Empty:
+    pass
+
+
+@dataclass(frozen=True)
+class Stateless(Plain):
+    def init(self, point):
+        return None
+
+
+def test_a_method_of_ones_own_goes_through_the_door(data):
+    model = net()
+    x, loss = vector(model), closure_of(model, data)()
+    g = parameters_to_vector(torch.autograd.grad(loss, list(model.parameters())))
+    ScaledGD(model.parameters(), method=Plain()).step(closure_of(model, data))
+    torch.testing.assert_close(vector(model), x - 0.1 * g, rtol=1e-14, atol=1e-15)
+
+
+def test_a_step_size_without_a_meaning_is_refused(data):
+    model = net()
+    optimizer = ScaledGD(model.parameters(), lr=0.5, method=Plain())
+    with pytest.raises(ValueError, match=r"`ScaledGD\(lr=0.5\)` has no meaning for Plain"):
+        optimizer.step(closure_of(model, data))
+
+
+def test_a_state_that_cannot_be_carried_is_refused(data):
+    model = net()
+    with pytest.raises(TypeError, match=r"state of Stateless is a NoneType.*dataclass"):
+        ScaledGD(model.parameters(), method=Stateless()).step(closure_of(model, data))
+
+
+@pytest.mark.parametrize("method", ["lazy", LazyStep, 3])
+def test_what_is_no_method_is_refused(method):
+    with pytest.raises(TypeError, match=r"`ScaledGD\(method=...\)`.*`LazyStep\(\)`.*got"):
+        ScaledGD(net().parameters(), method=method)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"scaling": "CG"}, {"sigma": 0.0}, {"rho": 0.0}, {"theta": 0.9}, {"s_nc": 2.0}]
+)
+def test_settings_beside_a_method_are_refused(settings):
+    with pytest.raises(ValueError, match=r"settings of its own.*LazyStep"):
+        ScaledGD(net().parameters(), method=LazyStep(), **settings)
+
+
+def test_the_methods_settings_are_kept():
+    method = PlaneStep(sigma=0.5, line_search=Armijo(theta=0.25))
+    assert ScaledGD(net().parameters(), method=method).method is method
