@@ -116,9 +116,8 @@ def test_ranks_that_differ_are_refused_on_every_rank(tmp_path):
 def test_a_killed_rank_ends_the_other_with_the_reason(tmp_path):
     out = tmp_path / "lost"
     processes = start("lost", out, WAIT="20")
-    for p in processes:
-        p.communicate(timeout=120)
-    assert [p.returncode for p in processes] == [3, -9]
+    errors = [p.communicate(timeout=120)[1] for p in processes]
+    assert [p.returncode for p in processes] == [3, -9], errors[0]
     ((_, (message, seconds)),) = told(out, 0)
     assert "lost or did not answer in time (this is rank 0 of 2)" in message
     assert seconds < 60
@@ -127,8 +126,8 @@ def test_a_killed_rank_ends_the_other_with_the_reason(tmp_path):
 def test_a_stalled_rank_ends_the_other_within_the_time_out(tmp_path):
     out = tmp_path / "stalled"
     processes = start("stalled", out, WAIT="5")
-    processes[0].communicate(timeout=120)
-    assert processes[0].returncode == 3
+    _, error = processes[0].communicate(timeout=120)
+    assert processes[0].returncode == 3, error
     ((_, (message, seconds)),) = told(out, 0)
     assert "did not answer in time" in message
     assert seconds < 40

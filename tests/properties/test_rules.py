@@ -19,6 +19,8 @@ angles = st.builds(
     st.floats(1e-8, 1e8),
     st.floats(1e-8, 1e8),
     st.floats(1e-3, 1.0),
+    error=st.just(0.0),
+    partial=st.just(False),
 )
 memories = st.builds(Memory, st.floats(1e-8, 1e8), st.floats(1e-8, 1e8), st.floats(1e-8, 1e8))
 
