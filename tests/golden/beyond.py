@@ -58,8 +58,8 @@ def plane(f, g, Hv, x, *, sigma, steps, s_lpc=1.0, s_nc=1.0):
 
 def dense_bfgs(pairs):
     """B itself, a matrix, by the update formula of BFGS; the oldest pair first."""
-    s, y = pairs[-1]
-    B = (s @ y) / (y @ y) * np.eye(len(s))
+    gamma = np.prod([(s @ y) / (y @ y) for s, y in pairs]) ** (1 / len(pairs))
+    B = gamma * np.eye(len(pairs[0][0]))
     for s, y in pairs:
         V = np.eye(len(s)) - np.outer(y, s) / (s @ y)
         B = V.T @ B @ V + np.outer(s, s) / (s @ y)

@@ -10,6 +10,7 @@ so no product of two norms is ever formed.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from torch import Tensor
@@ -36,23 +37,32 @@ def pair(s: Tensor, y: Tensor, least: float) -> Pair | None:
         return None
     y_norm, cosine = norm_and_cosine(y, s, s_norm)
     stretch = y_norm / s_norm
-    if not (cosine >= least and 0 < stretch < float("inf")):
+    if not (cosine >= least and 0 < stretch < math.inf):
         return None
     return Pair(s.div_(s_norm), y.div_(y_norm), cosine, stretch)
 
 
 def direction(pairs: tuple[Pair, ...], g: Tensor) -> Tensor:
-    """p = -B g by the two loops of L-BFGS, B starting from cosine/stretch of the last pair.
-
-    That is <s,y>/<y,y>, the inverse curvature along y. The oldest pair comes first.
-    """
+    """p = -B g by the two loops of L-BFGS; the oldest pair comes first."""
     q, shares = g.neg(), []
     for s, y, cosine, _ in reversed(pairs):
         share = dot(s, q) / cosine
         q.sub_(y, alpha=share)
         shares.append(share)
     if pairs:
-        q.mul_(pairs[-1].cosine / pairs[-1].stretch)
+        q.mul_(initial_scale(pairs))
     for s, y, cosine, stretch in pairs:
         q.add_(s, alpha=shares.pop() / stretch - dot(y, q) / cosine)
     return q
+
+
+def initial_scale(pairs: tuple[Pair, ...]) -> float:
+    """The multiple of the identity that B starts from: the geometric mean of <s,y>/<y,y>.
+
+    The textbook takes that of the last pair alone, which swings from step to step; measured on
+    quadratics, softmax regressions and networks, the mean needs some percent fewer steps.
+    """
+    last = pairs[-1].cosine / pairs[-1].stretch
+    # Ratios to the last, so that other units of x change no bit but the exponent.
+    logs = sum(math.log(pair.cosine / pair.stretch / last) for pair in pairs)
+    return last * math.exp(logs / len(pairs))
