@@ -55,6 +55,9 @@ def run(instance: Instance, name: str, finish: Finish) -> Outcome:
     objective = instance.objective
     assert isinstance(objective, GraphObjective)
     products = name not in (TORCH, "scipy-lbfgsb")
+    if name == TORCH:
+        # The first optimizer of a process makes torch import its compiler, about a second.
+        torch.optim.LBFGS([torch.zeros(1)])
     f = Counted(objective, instance.x0.dtype, products, finish.max_calls, finish.max_seconds)
     x0 = instance.x0.numpy().astype(np.float64)
     trace = Trace()
