@@ -27,8 +27,8 @@ SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "scipy-newton-cg": ("Newton-CG", {"xtol": 0.0, "maxiter": 10**9}),
 }
 TORCH = "torch-lbfgs"
-# As in `firstish.baselines.LBFGS`, whose steps it takes, but without the state handed in and out
-# that makes the baseline slower: this one is for the seconds.
+# As in `firstish.baselines.LBFGS`, whose steps it takes, but without the state handed in and out:
+# it shows whether the baseline's seconds are those of a user of torch.
 TORCH_OPTIONS: dict[str, Any] = {
     "max_iter": 1,
     "max_eval": 26,
