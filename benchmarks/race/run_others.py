@@ -27,8 +27,8 @@ SOLVERS: dict[str, tuple[str, dict[str, Any]]] = {
     "scipy-newton-cg": ("Newton-CG", {"xtol": 0.0, "maxiter": 10**9}),
 }
 TORCH = "torch-lbfgs"
-# As in `firstish.baselines.LBFGS`, whose steps it takes, but without the state handed in and out
-# that makes the baseline slower: this one is for the seconds.
+# As in `firstish.baselines.LBFGS`, whose steps it takes, but without the state handed in and out:
+# it shows whether the baseline's seconds are those of a user of torch.
 TORCH_OPTIONS: dict[str, Any] = {
     "max_iter": 1,
     "max_eval": 26,
@@ -55,6 +55,9 @@ def run(instance: Instance, name: str, finish: Finish) -> Outcome:
     objective = instance.objective
     assert isinstance(objective, GraphObjective)
     products = name not in (TORCH, "scipy-lbfgsb")
+    if name == TORCH:
+        # The first optimizer of a process makes torch import its compiler, about a second.
+        torch.optim.LBFGS([torch.zeros(1)])
     f = Counted(objective, instance.x0.dtype, products, finish.max_calls, finish.max_seconds)
     x0 = instance.x0.numpy().astype(np.float64)
     trace = Trace()
