@@ -242,6 +242,18 @@ def holds(rank):
     yield "again", again.value == result.value
 
 
+def dropout(rank):
+    """One mask for all evaluations of an objective, with and without the first look."""
+    for check in (True, False):
+        torch.manual_seed(1)
+        model = fully_shard(nn.Sequential(nn.Linear(6, 9), nn.Dropout(0.4), nn.Linear(9, 4)))
+        objective = build(model, rank, check=check)
+        x = objective.initial()
+        values = [objective.at(x, depth).value for depth in ("product", "value", "gradient")]
+        model.eval()
+        yield str(check), [values, build(model, rank).at(x).value]
+
+
 def vector(rank):
     """Every operation of the whole on parts, the last rank's empty, entries held by both."""
     from firstish.objectives.group import Group
@@ -364,6 +376,12 @@ def refused(rank):
         return build(model, rank)
 
     yield "divided", attempt(divided)
+
+    def hybrid():
+        mesh = dist.device_mesh.init_device_mesh("cpu", (1, 2), mesh_dim_names=("all", "part"))
+        return build(fully_shard(whole("mlp"), mesh=mesh), rank)
+
+    yield "hybrid", attempt(hybrid)
 
     def different():
         model = sharded("scaled")

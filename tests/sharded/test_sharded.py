@@ -136,6 +136,15 @@ def test_the_model_holds_what_it_held_until_the_end(tmp_path):
     }
 
 
+def test_every_evaluation_sees_the_same_dropout_mask(tmp_path):
+    zero, one = both("dropout", tmp_path)
+    assert zero == one
+    assert len(zero) == 2
+    for _, (values, without) in zero:
+        assert values == pytest.approx([values[0]] * 3, rel=1e-14)
+        assert abs(values[0] - without) > 1e-3
+
+
 def test_a_vector_in_parts_behaves_as_the_whole(tmp_path):
     zero, one = both("vector", tmp_path)
     assert zero == one
@@ -182,6 +191,7 @@ def test_bad_input_is_refused_on_every_rank(tmp_path):
         "decay": "`ShardedSum(weight_decay=...)` must be at least 0",
         "empty": "`ShardedSum(data=...)` is empty",
         "divided": "gives a gradient that is 2 times that of f",
+        "hybrid": "must be sharded over a mesh of one dimension",
         "different": "different values of the parameters that are not sharded",
         "settings": "different models or settings",
         "mixing": "rows are not independent of each other",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from firstish.errors import NondeterministicError
 from firstish.objectives.chunks import Chunk, Chunks, TensorChunks, part, rows_of
-from firstish.objectives.first_look import mixed_rows, refuse_batch_norm, refuse_changing_data
+from firstish.objectives.first_look import mixed_rows, refuse_changing_data
 from firstish.objectives.group import Group
 from firstish.objectives.shard import Shard
 from firstish.objectives.summed import SummedLoss
@@ -25,7 +25,7 @@ GradientPass = Callable[[Tensor, Sequence[Chunk]], tuple[float, float, Shard]]
 
 
 class ShardedLook:
-    """Refuses what `FirstLook` refuses, and a gradient that is not that of f.
+    """Refuses what `FirstLook` refuses of data and loss, and a gradient that is not that of f.
 
     Args:
         model: for the names in errors.
@@ -33,6 +33,7 @@ class ShardedLook:
         group: the ranks.
         value: the sum and denominator over some chunks of every rank.
         gradient: the same with the gradient.
+        eps: unit roundoff of the arithmetic f is computed in.
     """
 
     def __init__(
@@ -42,16 +43,18 @@ class ShardedLook:
         group: Group,
         value: ValuePass,
         gradient: GradientPass,
+        *,
+        eps: float,
     ) -> None:
         self._model = model
         self._loss = loss
         self._group = group
         self._value = value
         self._gradient = gradient
+        self._eps = eps
 
     def __call__(self, x: Shard, chunks: Chunks) -> None:
         """Look at the first chunk of every rank."""
-        refuse_batch_norm(self._model, self._loss.call)
         self._refuse_changing_data(chunks)
         first = next(iter(chunks), None)
         mine = [] if first is None else [first]
@@ -80,8 +83,7 @@ class ShardedLook:
         drawn = self._group.any(not torch.equal(state, torch.get_rng_state()))
         torch.set_rng_state(state)
         second, _ = self._value(x, mine)
-        eps = torch.finfo(x.dtype).eps
-        if math.isfinite(first) and not abs(first - second) <= 10 * eps * abs(first):
+        if math.isfinite(first) and not abs(first - second) <= 10 * self._eps * abs(first):
             again = lambda: self._value(x, mine)  # noqa: E731
             refuse_nondeterministic(again, first, second, "the loss", self._model)
         torch.set_rng_state(state)
@@ -98,7 +100,7 @@ class ShardedLook:
         two, below_halves = self._value(x, halves)
         if self._loss.is_sum:
             below_halves = below
-        loose = torch.finfo(x.dtype).eps ** 0.6
+        loose = self._eps**0.6
         apart = abs(one - two) > loose * (abs(one) + abs(two))
         if apart or abs(below - below_halves) > 1e-6 * abs(below_halves):
             (total,) = self._group.add(torch.tensor([float(rows)], dtype=torch.float64)).tolist()
@@ -117,7 +119,7 @@ class ShardedLook:
             return self._value(x.add(v, alpha=shift), mine)[0]
 
         here, _, g = self._gradient(x, mine)
-        g_norm, eps = norm(g), torch.finfo(x.dtype).eps
+        g_norm, eps = norm(g), self._eps
         if not 0 < g_norm < math.inf:
             return
         v, h = (g / g_norm).to(x.dtype), eps ** (1 / 3) * (1 + norm(x))

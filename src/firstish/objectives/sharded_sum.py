@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from firstish.errors import ProductError
 from firstish.objectives.chunks import Chunk, mapped, part, rows_of
+from firstish.objectives.first_look import refuse_batch_norm
 from firstish.objectives.group import Group
 from firstish.objectives.loss import independent
 from firstish.objectives.point import Depth
@@ -142,11 +143,12 @@ class ShardedSum(RowSum):
             "Seed every rank the same, or broadcast rank 0's.",
         )
         if self._check:
-            look = ShardedLook(
-                self.model, self._loss, self.group, self.value_pass, self.gradient_pass
-            )
-            self._random(look, x, self.chunks)
+            refuse_batch_norm(self.model, self.call)
         self.eps = max(self.eps, *self.group.from_all(self._random(self._arithmetic, x)))
+        if self._check:
+            passes = (self.value_pass, self.gradient_pass)
+            look = ShardedLook(self.model, self._loss, self.group, *passes, eps=self.eps)
+            self._random(look, x, self.chunks)
 
     def _arithmetic(self, x: Tensor) -> float:
         """The unit roundoff of the loss on the first chunk."""
