@@ -157,6 +157,8 @@ PANEL = (
     "cg",
     "mr",
     "gm",
+    "plane",
+    "lazy",
     "adam",
     "heavy-ball",
     "nesterov",

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 class Loss(ABC):
     """A family on its targets; scores come as (n,), or as (n, columns).
 
-    Args:
+    Attributes:
         columns: how many scores an item has; None for one alone, without an axis of its own.
     """
 
