@@ -423,8 +423,15 @@ def main():
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)  # as in the tests that compare
     seconds = float(os.environ.get("WAIT", "60"))
-    dist.init_process_group("gloo", timeout=timedelta(seconds=seconds))
-    rank = dist.get_rank()
+    rank = int(os.environ["RANK"])
+    # They meet at a file: a port that was free a moment ago may be taken by another test.
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{sys.argv[2]}.meet",
+        rank=rank,
+        world_size=2,
+        timeout=timedelta(seconds=seconds),
+    )
     with open(f"{sys.argv[2]}.{rank}", "w") as file:
         for name, told in globals()[sys.argv[1]](rank):
             file.write(json.dumps([name, told]) + "\n")
