@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
+from collections.abc import Callable
 from io import TextIOWrapper
+from typing import NoReturn
 
 _NEEDS = "The command line needs more packages: pip install 'firstish[all]'"
 
@@ -19,7 +23,29 @@ def main() -> None:
         if error.name and error.name.split(".")[0] in ("rich", "typer", "matplotlib", "plotly"):
             sys.exit(f"{_NEEDS} ({error.name} is not installed).")
         raise
-    app()
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        app()
+    else:
+        _one_of_many(app)
+
+
+def _one_of_many(app: Callable[[], object]) -> NoReturn:
+    """Run a rank, and leave without the interpreter's own end.
+
+    There the threads of the process group sometimes abort a process whose work is done, and
+    torchrun would take that for a failure.
+    """
+    code: object = 0
+    try:
+        app()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 if __name__ == "__main__":

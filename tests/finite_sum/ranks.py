@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from datetime import timedelta
 
 import torch
@@ -167,4 +168,13 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    code = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stderr.flush()
+    os._exit(code)  # the group's threads sometimes abort the interpreter's own end

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import sys
+import traceback
 import warnings
 from datetime import timedelta
 
@@ -440,4 +441,13 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    code = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stderr.flush()
+    os._exit(code)  # the group's threads sometimes abort the interpreter's own end
