@@ -199,13 +199,18 @@ def test_the_chart_follows_a_change_to_dark_and_of_width(opened):
         return path.evaluate("e => getComputedStyle(e).stroke")
 
     day = stroke()
+
+    def soon(true):  # the page allows no eval, so no wait_for_function
+        for _ in range(100):
+            if true():
+                return
+            opened.page.wait_for_timeout(50)
+
     opened.page.emulate_media(color_scheme="dark")
+    soon(lambda: stroke() != day)
     assert luminance(stroke()) > 0.8 > 0.1 > luminance(day)  # Adam is black on white
     opened.page.set_viewport_size({"width": 400, "height": 900})
-    for _ in range(100):  # the page allows no eval, so no wait_for_function
-        if opened.page.locator("#chart .main-svg").first.bounding_box()["width"] < 400:
-            break
-        opened.page.wait_for_timeout(50)
+    soon(lambda: opened.page.locator("#chart .main-svg").first.bounding_box()["width"] < 400)
     assert opened.page.evaluate("document.documentElement.scrollWidth") == 400
 
 
