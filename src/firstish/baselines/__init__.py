@@ -8,7 +8,7 @@ its eps is ours. `docs/competitors.md` has formulas, constants and sources.
 """
 
 from firstish.baselines.abbmin import ABBmin, ABBminState
-from firstish.baselines.adam import Adam, Moments
+from firstish.baselines.adam import Adam
 from firstish.baselines.adgd import AdGD, AdGD2, AdGDState
 from firstish.baselines.cdat import CDAT
 from firstish.baselines.fixed_step import FixedStep, NoState
@@ -16,6 +16,7 @@ from firstish.baselines.lbfgs import LBFGS, LBFGSState
 from firstish.baselines.line_search import LastStep, LineSearch, Reset
 from firstish.baselines.momentum import HeavyBall, Nesterov, Velocity
 from firstish.baselines.pono import PoNo, PoNoState
+from firstish.methods.directions import Moments
 
 __all__ = [
     "CDAT",

@@ -6,21 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 from torch.optim.adam import adam
 
 from firstish.baselines import checks
 from firstish.methods.base import Step
+from firstish.methods.directions import Moments
 from firstish.objectives.point import Depth, Point
-
-
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """The running means of g and of g^2, and over how many steps."""
-
-    first: Tensor
-    second: Tensor
-    steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

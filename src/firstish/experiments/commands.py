@@ -22,8 +22,8 @@ from firstish.experiments import runner
 from firstish.experiments.console import Live, table, trials, winners
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
-from firstish.experiments.observers import Observer, Several
-from firstish.experiments.ranks import Silent, joined
+from firstish.experiments.observers import Observer, Several, Silent
+from firstish.experiments.ranks import joined
 from firstish.experiments.report import write_report
 from firstish.experiments.settings import Settings
 from firstish.experiments.summary import digest, summarise

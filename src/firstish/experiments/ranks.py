@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
-
-from firstish.experiments.methods import Choice
-from firstish.experiments.tuning import Tuning
-from firstish.loop import Limits
-from firstish.records import Row
 
 
 @contextmanager
@@ -33,22 +28,3 @@ def joined(device: str, seconds: float) -> Iterator[Any]:
         yield dist.group.WORLD
     finally:
         dist.destroy_process_group()
-
-
-class Silent:
-    """An observer that says nothing."""
-
-    def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
-        """A grid is about to run."""
-
-    def tuned(self, choice: Choice, tuning: Tuning) -> None:
-        """A grid has run."""
-
-    def started(self, choice: Choice, limits: Limits) -> None:
-        """A method begins."""
-
-    def advanced(self, choice: Choice, row: Row) -> None:
-        """A method has taken a step."""
-
-    def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
-        """A method has ended, well or badly."""
