@@ -171,7 +171,7 @@ def _trial(settings: Settings, choice: Choice, rate: float) -> Trial:
 
 
 def _jobs(wanted: int) -> int:
-    """As many processes as there are cores, memory permitting.
+    """As many processes as there are cores for us, memory permitting.
 
     Each is taken to need twice what this one has needed so far, the problem being loaded.
     """
@@ -181,4 +181,4 @@ def _jobs(wanted: int) -> int:
         return 1
     lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
     free = int(lines["MemAvailable"].split()[0]) * 1024
-    return max(1, min(wanted, os.cpu_count() or 1, free // (2 * mine)))
+    return max(1, min(wanted, len(os.sched_getaffinity(0)), free // (2 * mine)))
