@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from math import inf, isfinite
@@ -75,14 +76,15 @@ class Limits:
 
 
 class Clock:
-    """Seconds since the start, less the time away."""
+    """Seconds since the start, less the time away; on the wall, or such as `now` tells them."""
 
-    def __init__(self, already: float = 0.0) -> None:
-        self._start = time.perf_counter() - already
+    def __init__(self, already: float = 0.0, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
+        self._start = now() - already
 
     def seconds(self) -> float:
         """What the clock shows."""
-        return time.perf_counter() - self._start
+        return self._now() - self._start
 
     def forget_since(self, shown: float) -> None:
         """Go back to what the clock showed: the time since does not count."""
@@ -112,17 +114,24 @@ class Run:
         x: where to start.
         method: what to do.
         resume: a snapshot to go on from, instead of x.
+        now: what the clock goes by.
     """
 
     def __init__(
-        self, objective: Objective, x: Tensor, method: AnyMethod, resume: Snapshot | None = None
+        self,
+        objective: Objective,
+        x: Tensor,
+        method: AnyMethod,
+        resume: Snapshot | None = None,
+        now: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.method = method
         self.group = getattr(objective, "group", _ALONE)
+        self._alone = self.group.alone
         self.point = objective.at(x if resume is None else resume.x, method.depth)
         if resume is not None:
             self.point.inherit(resume.inherited)
-        self.clock = Clock()
+        self.clock = Clock(now=now)
         before = self.point.meter.copy()
         self.point.require_finite()
         self.point.accept()
@@ -136,7 +145,7 @@ class Run:
             self.iterations = resume.iterations
             # Evaluating the point again is not counted a second time.
             self._before = self.point.meter.since(resume.spent)
-            self.clock = Clock(resume.seconds)
+            self.clock = Clock(resume.seconds, now)
 
     def here(self) -> Entry:
         """The current point, without a step."""
@@ -158,7 +167,7 @@ class Run:
         oracle_calls = meter.oracle_calls - before.oracle_calls
         passes = meter.passes - before.passes
         seconds = self.clock.seconds()
-        if not self.group.alone:
+        if not self._alone:
             seconds, *_ = self.group.from_first([seconds])  # all ranks stop together
         here, here_norm, iteration = self._value, self._grad_norm, self.iterations
         status = limits.reached(iteration, oracle_calls, seconds, here_norm)

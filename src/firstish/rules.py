@@ -32,6 +32,9 @@ RULES = {
 }
 """The rules by name, each as the cycle of scales it takes."""
 
+LOOKING_BACK = frozenset((RULES["DY"], RULES["SDC"]))
+"""The rules that need a `Memory`."""
+
 FLOOR = 0.1  # of MR, below Y
 
 
@@ -47,11 +50,6 @@ class Memory(NamedTuple):
     curvature: float = 0.0
     length: float = 0.0
     held: float = 0.0
-
-
-def remembers(scaling: str) -> bool:
-    """Whether that is the name of a rule that looks back: DY or SDC."""
-    return scaling.upper() in ("DY", "SDC")
 
 
 def ruled(name: str, angle: Angle, sigma: float, memory: Memory) -> float:

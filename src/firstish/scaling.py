@@ -89,7 +89,7 @@ def curvature_case(angle: Angle, sigma: float) -> Curvature:
     """
     g_norm, Hg_norm, cosine, error, _ = angle
     rayleigh = cosine * (Hg_norm / g_norm)
-    if rayleigh - error > sigma and math.isfinite(g_norm / rayleigh):
+    if sigma < rayleigh - error < math.inf and math.isfinite(g_norm / rayleigh):
         return Curvature.SPC
     if rayleigh + error < 0:
         return Curvature.NC

@@ -38,7 +38,7 @@ def dot(a: Tensor, b: Tensor) -> float:
 
 def norm(v: Tensor) -> float:
     """|v| in float64, without overflow or underflow; inf or nan if v has such an entry."""
-    square = dot(v, v)
+    square = v.dot(v).item() if v.dtype is float64 else dot(v, v)
     if _SMALL < square < _LARGE:
         return math.sqrt(square)
     e = _exponent(v)
@@ -50,10 +50,13 @@ def norm(v: Tensor) -> float:
 
 def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float, float]:
     """|v| and the cosine of the angle between v and `along`, clipped to [-1, 1]."""
-    square = dot(v, v)
+    if v.dtype is float64 and along.dtype is float64:
+        square, inner = v.dot(v).item(), v.dot(along).item()
+    else:
+        square, inner = dot(v, v), dot(v, along)
     if _SMALL < square < _LARGE and _SMALL < along_norm * along_norm < _LARGE:
         v_norm = math.sqrt(square)
-        return v_norm, max(-1.0, min(1.0, dot(v, along) / (v_norm * along_norm)))
+        return v_norm, max(-1.0, min(1.0, inner / (v_norm * along_norm)))
     v_norm = norm(v)
     if v_norm == 0 or along_norm == 0 or not math.isfinite(v_norm):
         return v_norm, 0.0

@@ -44,8 +44,8 @@ FAULTS = [
     Fault(
         "sigma-equal-is-spc",
         "scaling.py",
-        " rayleigh - error > sigma",
-        " rayleigh - error >= sigma",
+        "sigma < rayleigh - error",
+        "sigma <= rayleigh - error",
         "the sigma test with >=",
         BOUNDS + "test_curvature_equal_to_sigma_is_limited",
     ),
@@ -60,8 +60,8 @@ FAULTS = [
     Fault(
         "error-ignored-in-spc",
         "scaling.py",
-        " rayleigh - error > sigma",
-        " rayleigh > sigma",
+        "sigma < rayleigh - error",
+        "sigma < rayleigh",
         "the product's error decides for SPC",
         BOUNDS + "test_an_inexact_product_decides_only_where_its_error_cannot",
     ),
@@ -133,8 +133,8 @@ FAULTS = [
     Fault(
         "cosine-not-clipped",
         "vectors.py",
-        "max(-1.0, min(1.0, dot(v, along) / (v_norm * along_norm)))",
-        "dot(v, along) / (v_norm * along_norm)",
+        "max(-1.0, min(1.0, inner / (v_norm * along_norm)))",
+        "inner / (v_norm * along_norm)",
         "rounding lifts the cosine above 1",
         DEGENERATE + "test_cosine_is_clipped",
     ),

@@ -112,6 +112,7 @@ def _settings(
     gtol: float | None,
     options: Options,
     checkpoint_seconds: float = 10.0,
+    processor_time: bool = False,
 ) -> Settings:
     get(problem)
     return Settings(
@@ -121,6 +122,7 @@ def _settings(
         gtol=gtol,
         options=options,
         checkpoint_seconds=checkpoint_seconds,
+        processor_time=processor_time,
     )
 
 
@@ -173,6 +175,13 @@ def run(
     chunk_size: Annotated[
         int | None, typer.Option(help="Rows of a network's data at a time; memory allows.", min=1)
     ] = None,
+    processor_time: Annotated[
+        bool,
+        typer.Option(
+            "--processor-time",
+            help="Count the processor's seconds, not the wall's: for a busy machine.",
+        ),
+    ] = False,
     timeout: Annotated[
         float, typer.Option(help="Seconds to wait for the other processes under torchrun.")
     ] = 300.0,
@@ -193,7 +202,9 @@ def run(
             group = Group(together, device)
             folder = Path(group.text_from_first(str(folder)))
             options = _options(seed, subset, dtype, device, data, chunk_size, together)
-            settings = _settings(problem, panel, budget, gtol, options, checkpoint_seconds)
+            settings = _settings(
+                problem, panel, budget, gtol, options, checkpoint_seconds, processor_time
+            )
             if group.rank != 0:
                 runner.run(settings, folder, Silent(), resume)
                 return

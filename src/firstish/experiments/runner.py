@@ -162,7 +162,7 @@ def _one(
 ) -> dict[str, Any]:
     """Run one method to its end, from its checkpoint if there is one."""
     saved = _checkpoint(folder, choice)
-    run, offset = _begin(method, instance, saved)
+    run, offset = _begin(method, instance, saved, settings.now())
     place = folder / f"{choice.key}.jsonl"
     rows = storage.RowWriter(place, keep=offset) if group.rank == 0 else storage.NoRows()
     try:
@@ -217,10 +217,12 @@ def _drive(
         run.clock.forget_since(shown)
 
 
-def _begin(method: AnyMethod, instance: Instance, saved: Path) -> tuple[Run, int]:
+def _begin(
+    method: AnyMethod, instance: Instance, saved: Path, now: Callable[[], float]
+) -> tuple[Run, int]:
     """A new run, or the saved one and how many bytes of its rows count."""
     if not saved.exists():
-        return Run(instance.objective, instance.x0, method), 0
+        return Run(instance.objective, instance.x0, method, now=now), 0
     pattern = method.init(instance.objective.at(instance.x0, method.depth))
     snapshot, offset = storage.load_checkpoint(saved, pattern, instance.x0)
-    return Run(instance.objective, instance.x0, method, resume=snapshot), offset
+    return Run(instance.objective, instance.x0, method, snapshot, now), offset

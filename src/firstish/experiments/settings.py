@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +25,8 @@ class Settings:
         gtol: tolerance on the gradient norm.
         options: rows, precision, device, seed and data folder.
         checkpoint_seconds: how often a run is saved.
+        processor_time: whether seconds are this process's own, on all its threads, and not the
+            wall's: what to compare on a machine that is busy with other things.
     """
 
     problem: str
@@ -31,6 +35,7 @@ class Settings:
     gtol: float | None = None
     options: Options = field(default_factory=Options)
     checkpoint_seconds: float = 10.0
+    processor_time: bool = False
 
     def limits(self) -> Limits:
         """The budget and the tolerance."""
@@ -39,6 +44,10 @@ class Settings:
             gtol=problem.gtol if self.gtol is None else self.gtol,
             max_oracle_calls=problem.budget if self.budget is None else self.budget,
         )
+
+    def now(self) -> Callable[[], float]:
+        """The clock that seconds are read from."""
+        return time.process_time if self.processor_time else time.perf_counter
 
     def describe(self) -> dict[str, Any]:
         """What a resumed run must have in common with its beginning."""
@@ -55,4 +64,5 @@ class Settings:
             "device": options.device,
             "chunk_size": options.chunk_size,
             "processes": Group(options.process_group).size,
+            "processor_time": self.processor_time,
         }

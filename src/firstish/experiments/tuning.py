@@ -44,7 +44,8 @@ class Tuning:
         method: its name.
         winner: the best step size; None if none stayed finite.
         oracle_calls: of the whole grid.
-        seconds: of the whole grid on the clock, `jobs` processes at a time.
+        seconds: of the whole grid on the clock, `jobs` processes at a time; if the clock is the
+            processor's, the sum of theirs.
         jobs: processes used.
         trials: one for each step size.
     """
@@ -97,7 +98,9 @@ def tune(settings: Settings, choice: Choice, watcher: Watcher, kept: Path | None
         choice.name,
         _winner(trials),
         sum(t.oracle_calls for t in trials),
-        before + time.perf_counter() - start,
+        sum(t.seconds for t in trials)
+        if settings.processor_time
+        else before + time.perf_counter() - start,
         jobs,
         trials,
     )
@@ -158,6 +161,8 @@ def _trial(settings: Settings, choice: Choice, rate: float) -> Trial:
     problem, limits = get(settings.problem), settings.limits()
     instance = problem.load(settings.options)
     method = METHODS[choice.name].make(problem, instance, rate)
+    now = settings.now()
+    start = now()
     result = minimize(
         instance.objective,
         instance.x0,
@@ -167,7 +172,7 @@ def _trial(settings: Settings, choice: Choice, rate: float) -> Trial:
     )
     diverged = result.status is Status.NON_FINITE or not math.isfinite(result.value)
     value = None if diverged else result.value
-    return Trial(rate, value, result.status.name, result.oracle_calls, result.seconds)
+    return Trial(rate, value, result.status.name, result.oracle_calls, now() - start)
 
 
 def _jobs(wanted: int) -> int:

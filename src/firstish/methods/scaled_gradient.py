@@ -11,13 +11,13 @@ from firstish.methods.base import Failure, Step
 from firstish.methods.cases import check_cases, limited_scale, require_finite
 from firstish.methods.ray import ray, why_stuck
 from firstish.objectives.point import Depth, Point
-from firstish.rules import RULES, Memory, remembers, ruled
+from firstish.rules import LOOKING_BACK, RULES, Memory, ruled
 from firstish.scaling import SCALES, Curvature, curvature_case, parse_cycle, scale
 from firstish.schedules import Schedule
 from firstish.zhang_hager import updated
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: made once per iteration
 class CycleState:
     """Which scale is next, and what rules, schedules and non-monotone searches remember.
 
@@ -109,7 +109,6 @@ class ScaledGradient:
         cycle = cycle_of(self.scaling)
         name = cycle[state.turns % len(cycle)]
         angle = point.angle_along() if name == "CG" else point.angle()
-        require_finite(angle)
         case = curvature_case(angle, self.sigma)
         if case is Curvature.SPC:
             if name in SCALES:
@@ -117,6 +116,7 @@ class ScaledGradient:
             else:
                 s = ruled(name, angle, self.sigma, Memory(*state.memory))
         else:
+            require_finite(angle)
             s = self.limited_scale() if case is Curvature.LPC else self.s_nc
         length = s * angle.grad_norm  # |p|
         slope = -length * angle.grad_norm  # <g, p>
@@ -125,13 +125,14 @@ class ScaledGradient:
         if slope == 0:  # it underflowed: no decrease of f could be seen
             return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
         along = ray(point, point.grad, slope, weight=-s)  # p = -s g
+        f = along.value
         search, weight, mean = self.line_search, 0.0, 0.0
         if self.schedule is not None:
             first = search.initial_step * self.schedule(state.iterations)
             search = replace(search, initial_step=first)
         if isinstance(search, NonMonotone):
-            weight, mean = updated(state.weight, state.mean, point.value, search.eta)
-            along.value = max(mean, point.value)  # a rise within rounding may leave f above it
+            weight, mean = updated(state.weight, state.mean, f, search.eta)
+            along.value = max(mean, f)  # a rise within rounding may leave f above it
         found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
 
         alpha, trial = found.step_size, found.trial
@@ -145,7 +146,7 @@ class ScaledGradient:
             local_lipschitz=None if angle.partial else L1,
             descent_margin=slope + bend,
             predicted_decrease=-alpha * (slope + alpha / 2 * bend),
-            actual_decrease=0.0 if trial is None else point.value - trial.value,
+            actual_decrease=0.0 if trial is None else f - trial.value,
             slope_ratio=None
             if trial is None or trial.point.depth == "value"
             else trial.slope() / slope,
@@ -154,7 +155,7 @@ class ScaledGradient:
         if trial is None:
             return point, step, state
         turns, memory = state.turns + (case is Curvature.SPC), state.memory
-        if remembers(self.scaling):
+        if cycle in LOOKING_BACK:
             if case is Curvature.SPC and found.trials == 1:
                 held = s if name == "Y" else Memory(*memory).held
                 memory = (angle.rayleigh, alpha * length, held)

@@ -247,7 +247,9 @@ class LinearPoint(Point):
         """<v, Hv> / norm^2."""
         _ = self.grad
         t = self._along(v)
-        self._charge(v)
+        if self._charged is not v:
+            self.meter.oracle_calls += 2
+            self._charged = v
         if norm != 1.0:  # before the squares, so that they do not overflow
             t, v = t / norm, v / norm
         return self.objective.form(t, self.objective.loss.bend(self._derivable(), t), v)

@@ -72,7 +72,7 @@ class Point(ABC):
     _g: Tensor | None = None
     _g_norm: float | None = None
     _last_product: tuple[Tensor, Product] | None = None
-    _charged: Tensor | None = None  # the v for which 2 oracle calls were counted last
+    _charged: Tensor | None = None  # the v whose curvature was counted without its product
 
     def __init__(self, x: Tensor, meter: Meter, depth: Depth) -> None:
         self.x = x
@@ -122,15 +122,10 @@ class Point(ABC):
         if self._g is None:
             _ = self.grad
         product = self._product(v)
-        self._charge(v)
-        self._last_product = (v, product)
-        return product
-
-    def _charge(self, v: Tensor) -> None:
-        """Count what is asked of H along v, once: its curvature first and then the product too."""
         if self._charged is not v:
             self.meter.oracle_calls += 2 * self.product_fraction
-            self._charged = v
+        self._last_product = (v, product)
+        return product
 
     def curvature(self, v: Tensor) -> float:
         """<v, Hv>; overridden where it can be had for less than Hv."""
@@ -138,18 +133,18 @@ class Point(ABC):
 
     def angle(self) -> Angle:
         """The angle between g and Hg; 2 oracle calls, for the product."""
-        g_norm, g = self.grad_norm, self.grad
+        g_norm, g = self.grad_norm, self._g
+        assert g is not None  # |g| is known
         product = self.hvp(g)
         length, cosine = norm_and_cosine(product.vector, g, g_norm)
         error = product.relative_error * length / g_norm + product.absolute_error
         return Angle(g_norm, length, cosine, error)
 
-    def angle_along(self) -> Angle:
-        """As much of the angle as the cases and the CG scale need: gHg; 2 oracle calls.
+    angle_along = angle
+    """As much of the angle as the cases and the CG scale need: gHg; 2 oracle calls.
 
-        The whole angle, unless |Hg| would cost more: then an angle that is `partial`.
-        """
-        return self.angle()
+    The whole angle, but overridden where |Hg| would cost more: by an angle that is `partial`.
+    """
 
     @abstractmethod
     def at(self, x: Tensor, depth: Depth = "product") -> Point:
