@@ -592,8 +592,8 @@ FAULTS = [
     Fault(
         "mean-ignored",
         "methods/scaled_gradient.py",
-        "along.value = max(mean, point.value)",
-        "along.value = point.value",
+        "along.value = max(mean, f)",
+        "along.value = f",
         "the non-monotone search is monotone",
         RULE + "test_twice_the_cg_step_leaves_a_quadratic_where_it_was_and_armijo_refuses_it",
     ),

@@ -17,7 +17,7 @@ from firstish.schedules import Schedule
 from firstish.zhang_hager import updated
 
 
-@dataclass(slots=True)  # not frozen: made once per iteration
+@dataclass(frozen=True, slots=True)
 class CycleState:
     """Which scale is next, and what rules, schedules and non-monotone searches remember.
 
