@@ -27,10 +27,12 @@ def forward(f, x, p, slope, rho=1e-4, theta=0.5):
         alpha = alpha / theta
 
 
-def plane(f, g, Hv, x, *, sigma, steps, s_lpc=1.0, s_nc=1.0):
-    rows, x_old, g_old = [], None, None
+def plane(f, g, Hv, x, *, sigma, steps, s_lpc=1.0, s_nc=1.0, memory=3):
+    rows, last, kept = [], None, []  # kept: (d, y) of the last steps, the newest first
     for _ in range(steps):
         grad = g(x)
+        if last is not None:
+            kept = [(x - last[0], grad - last[1]), *kept][:memory]
         Hg = Hv(x, grad)
         gg, gHg = grad @ grad, grad @ Hg
         if gHg < 0:
@@ -40,18 +42,24 @@ def plane(f, g, Hv, x, *, sigma, steps, s_lpc=1.0, s_nc=1.0):
         else:
             note, s = "CG", gg / gHg
             p = -s * grad
-            if x_old is not None:
-                d, y = x - x_old, grad - g_old
-                gHd, dHd, gd = Hg @ d, y @ d, grad @ d
-                definite = dHd > sigma * (d @ d) and 1 - gHd**2 / (gHg * dHd) > 1e-8
-                if definite:
-                    M = np.array([[gHg, -gHd], [-gHd, dHd]])
-                    s, t = np.linalg.solve(M, [gg, -gd])
-                    note, p = "plane", -s * grad + t * d
+            basis, M = [grad], np.array([[gHg]])
+            for d, y in kept:
+                if not d @ y > sigma * (d @ d):
+                    continue
+                # H d is y; towards the newer steps their y, which is of a newer H
+                newer = [v for b, v in kept if any(b is c for c in basis)]
+                column = np.array([Hg @ d, *(d @ v for v in newer)])
+                larger = np.block([[M, column[:, None]], [column[None], np.array([[d @ y]])]])
+                if d @ y - column @ np.linalg.solve(M, column) >= 1e-8 * (d @ y):
+                    basis, M = [*basis, d], larger
+            if len(basis) > 1:
+                B = np.array(basis)
+                c = np.linalg.solve(M, -B @ grad)
+                note, s, p = "plane", -c[0], c @ B
         slope = grad @ p
         alpha, trials = (forward if note == "NC" else backtracked)(f, x, p, slope)
         rows.append((x, note, s, alpha, trials))
-        x_old, g_old = x, grad
+        last = x, grad
         x = x + alpha * p
     return rows
 

@@ -469,8 +469,8 @@ FAULTS = [
     Fault(
         "plane-last-gradient-kept",
         "methods/plane_step.py",
-        "return trial.point, step, LastPoint(point.x, point.grad)",
-        "return trial.point, step, LastPoint(trial.point.x, point.grad)",
+        "return trial.point, step, PlaneState(point.x, point.grad)",
+        "return trial.point, step, PlaneState(trial.point.x, point.grad)",
         "the step before measured from the wrong point",
         PLANE + "test_on_a_well_conditioned_quadratic_it_is_conjugate_gradients_to_rounding",
     ),

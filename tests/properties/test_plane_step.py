@@ -8,7 +8,7 @@ import torch
 from testbed import DensePoint
 
 from firstish import FunctionObjective, NonMonotone, PlaneStep, minimize
-from firstish.methods import LastPoint
+from firstish.methods import PlaneState
 from firstish.scaling import Curvature
 
 
@@ -90,7 +90,7 @@ def stepped(H, g, d, y, sigma=0.1):
     point = DensePoint(
         torch.zeros(len(g)), lambda x: g @ x + x @ H @ x / 2, lambda x: g + H @ x, lambda x: H
     )
-    state = LastPoint(torch.from_numpy(-d), torch.from_numpy(g - y))
+    state = PlaneState(torch.from_numpy(-d), torch.from_numpy(g - y))
     new, step, after = PlaneStep(sigma=sigma).step(point, state)
     assert torch.equal(after.x, point.x)
     assert torch.equal(after.grad, point.grad)

@@ -3,7 +3,7 @@
 from firstish.methods.base import AnyMethod, Failure, Method, Step
 from firstish.methods.directions import AdamDirection, Direction, MomentumDirection
 from firstish.methods.lazy_step import LazyState, LazyStep
-from firstish.methods.plane_step import LastPoint, PlaneStep
+from firstish.methods.plane_step import PlaneState, PlaneStep
 from firstish.methods.scaled_direction import ScaledDirection
 from firstish.methods.scaled_gradient import CycleState, ScaledGradient
 
@@ -13,11 +13,11 @@ __all__ = [
     "CycleState",
     "Direction",
     "Failure",
-    "LastPoint",
     "LazyState",
     "LazyStep",
     "Method",
     "MomentumDirection",
+    "PlaneState",
     "PlaneStep",
     "ScaledDirection",
     "ScaledGradient",

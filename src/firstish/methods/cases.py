@@ -38,6 +38,14 @@ def check_cases(call: str, sigma: float, s_lpc: LimitedScale, s_nc: float) -> No
         )
 
 
+def check_memory(call: str, memory: int) -> None:
+    """Raise unless it counts at least one step."""
+    if isinstance(memory, bool) or not isinstance(memory, int):
+        raise TypeError(f"`{call}(memory=...)` must be an int, got {memory!r}.")
+    if memory < 1:
+        raise ValueError(f"`{call}(memory=...)` must be at least 1, got {memory}.")
+
+
 def limited_scale(sigma: float, s_lpc: LimitedScale) -> float:
     """The scale of the LPC case."""
     if isinstance(s_lpc, str):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from firstish.line_search import Armijo
 from firstish.methods.base import Failure, Step
-from firstish.methods.cases import angle_along, check_monotone, require_finite
+from firstish.methods.cases import angle_along, check_memory, check_monotone, require_finite
 from firstish.methods.pairs import Pair, direction, pair
 from firstish.methods.ray import ray, why_stuck
 from firstish.objectives.point import Depth, Point
@@ -89,10 +89,7 @@ class LazyStep:
     line_search: Armijo = field(default_factory=Armijo)
 
     def __post_init__(self) -> None:
-        if isinstance(self.memory, bool) or not isinstance(self.memory, int):
-            raise TypeError(f"`LazyStep(memory=...)` must be an int, got {self.memory!r}.")
-        if self.memory < 1:
-            raise ValueError(f"`LazyStep(memory=...)` must be at least 1, got {self.memory}.")
+        check_memory("LazyStep", self.memory)
         check_monotone("LazyStep", self.line_search)
 
     def init(self, point: Point) -> LazyState:

@@ -1,35 +1,74 @@
-"""The plane step: the lowest point of the quadratic model over the gradient and the last step."""
+"""The plane step: the lowest point of the quadratic model over the gradient and the last steps."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
 from firstish.line_search import Armijo
 from firstish.methods.base import Failure, Step
-from firstish.methods.cases import check_cases, check_monotone, limited_scale, require_finite
+from firstish.methods.cases import (
+    check_cases,
+    check_memory,
+    check_monotone,
+    limited_scale,
+    require_finite,
+)
+from firstish.methods.definite import solve
 from firstish.methods.ray import ray, why_stuck
 from firstish.objectives.point import Depth, Point
 from firstish.scaling import Angle, Curvature, curvature_case, scale
-from firstish.vectors import norm, norm_and_cosine
+from firstish.vectors import dot, norm, norm_and_cosine
 
-DEFINITE = 1e-8  # least 1 - kappa^2: then rounding leaves half of the digits of the solution
 DESCENT = 1e-6  # least cosine of the angle between p and -g
 
 
 @dataclass(frozen=True, slots=True)
-class LastPoint:
-    """The point before and the gradient there; None before the first step."""
+class PlaneState:
+    """The point before and the steps until then, the newest first.
+
+    Args:
+        x: the point before; None before the first step.
+        grad: the gradient there.
+        moves: w = d/|d| of each step, d the change of x.
+        bends: Hw of each, y/|d|, y the change of the gradient.
+        forms: <w_i, Hw_j>, j up to i, for each step i in turn.
+    """
 
     x: Tensor | None = None
     grad: Tensor | None = None
+    moves: tuple[Tensor, ...] = ()
+    bends: tuple[Tensor, ...] = ()
+    forms: tuple[float, ...] = ()
+
+    def then(self, point: Point, memory: int) -> PlaneState:
+        """At the next point: the steps, with that from the last point to this one."""
+        x, g = point.x, point.grad
+        if self.x is None or self.grad is None:
+            return PlaneState(x, g)
+        d, y = x - self.x, g - self.grad
+        d_norm = norm(d)
+        if d_norm == 0:
+            return PlaneState(x, g, self.moves, self.bends, self.forms)
+        moves, bends = (d.div_(d_norm), *self.moves), (y.div_(d_norm), *self.bends)
+        moves, bends = moves[:memory], bends[:memory]
+        rows = ((), *self.rows())[:memory]
+        # Of <w_i, Hw_j> and <w_j, Hw_i>, which differ where H has changed, the newer H's.
+        forms = ((dot(w, bends[0]), *row) for w, row in zip(moves, rows, strict=True))
+        return PlaneState(x, g, moves, bends, tuple(chain.from_iterable(forms)))
+
+    def rows(self) -> list[tuple[float, ...]]:
+        """The forms, those of one step in a row."""
+        starts = [i * (i + 1) // 2 for i in range(len(self.moves) + 1)]
+        return [self.forms[a:b] for a, b in pairwise(starts)]
 
 
 class Plane(NamedTuple):
-    """p = -s g + t d, and what the line search wants to know of it."""
+    """p = -s g + the rest, and what the line search wants to know of it."""
 
     p: Tensor
     s: float
@@ -40,18 +79,21 @@ class Plane(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaneStep:
-    """The minimiser of the quadratic model over span{g, d}, d the last step.
+    """The minimiser of the quadratic model over span{g, d_1, ..., d_m}, d_i the last steps.
 
-        [ gHg  -gHd ] [s]   [  gg ]
-        [ -gHd  dHd ] [t] = [ -gd ]        p = -s g + t d,    x <- x + alpha p
+        with d = d_1 alone    [ gHg  -gHd ] [s]   [  gg ]
+                              [ -gHd  dHd ] [t] = [ -gd ]        p = -s g + t d
+        x <- x + alpha p
 
     Hg is the one product, and H d is free: y = g - g_prev, the change of the gradient over d, so
     gHd = <Hg,d> and dHd = <y,d>. On a quadratic with unit steps this is the method of conjugate
-    gradients. Where curvature along g is not strong, before the second step, and where the system
-    is not safely positive definite, the step is that of `ScaledGradient` with the CG scale. A
-    unit-step iteration costs 4 oracle calls.
+    gradients, whatever m. On other functions more than one step tells more of H; what an older
+    step says of it is taken for true until it contradicts the rest, and then left out. Where
+    curvature along g is not strong, before the second step, and where no step fits, the step is
+    that of `ScaledGradient` with the CG scale. A unit-step iteration costs 4 oracle calls.
 
     Args:
+        memory: m, how many steps are kept; 1 is the plane in the word's own sense.
         sigma: curvature above which it counts as strong; 0 is right for strongly convex f.
         s_lpc: scale where curvature is limited, in (0, 1/sigma]; "1/sigma" for that; by default
             min(1, 1/sigma).
@@ -68,27 +110,30 @@ class PlaneStep:
 
     depth: ClassVar[Depth] = "product"
 
+    memory: int = 3
     sigma: float = 1e-6
     s_lpc: float | Literal["1/sigma"] | None = None
     s_nc: float = 1.0
     line_search: Armijo = field(default_factory=Armijo)
 
     def __post_init__(self) -> None:
+        check_memory("PlaneStep", self.memory)
         check_cases("PlaneStep", self.sigma, self.s_lpc, self.s_nc)
         check_monotone("PlaneStep", self.line_search)
 
-    def init(self, point: Point) -> LastPoint:
+    def init(self, point: Point) -> PlaneState:
         """No step taken."""
-        return LastPoint()
+        return PlaneState()
 
-    def step(self, point: Point, state: LastPoint) -> tuple[Point, Step, LastPoint]:
+    def step(self, point: Point, state: PlaneState) -> tuple[Point, Step, PlaneState]:
         """One product, one small system, then the line search."""
         if point.grad_norm == 0:
             return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
         angle = point.angle()
         require_finite(angle)
         case = curvature_case(angle, self.sigma)
-        plane = self._plane(point, angle, state) if case is Curvature.SPC else None
+        here = state.then(point, self.memory)
+        plane = self._plane(point, angle, here) if case is Curvature.SPC else None
         L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|
         if plane is not None:
             _, s, length, slope, bend = plane
@@ -126,46 +171,34 @@ class PlaneStep:
         )
         if trial is None:
             return point, step, state
-        return trial.point, step, LastPoint(point.x, point.grad)
+        return trial.point, step, here
 
     def _gradient_scale(self, case: Curvature, angle: Angle) -> float:
         if case is Curvature.SPC:
             return scale("CG", angle, self.sigma)
         return limited_scale(self.sigma, self.s_lpc) if case is Curvature.LPC else self.s_nc
 
-    def _plane(self, point: Point, angle: Angle, state: LastPoint) -> Plane | None:
-        """The step in the plane; None where the system cannot be trusted.
+    def _plane(self, point: Point, angle: Angle, here: PlaneState) -> Plane | None:
+        """The step in the plane; None where no step can be trusted to span it.
 
-        In the unit vectors u = g/|g| and w = d/|d|, with a = uHu, b = uHw, c = wHw, r = <u,w>,
-        the system is [a -b; -b c] [s; t'] = [1; -r], t = t' |g|/|d|; scaled by the roots of its
-        diagonal its matrix is [1 -kappa; -kappa 1]. No square of a norm appears.
+        In the unit vectors u = g/|g| and w_i the system is A c = r with A_00 = uHu, A_0i = uHw_i,
+        A_ij = <w_i, Hw_j>, r_0 = 1, r_i = <u,w_i>; p = -|g| (c_0 u + sum c_i w_i). No square of a
+        norm appears.
         """
-        if state.x is None or state.grad is None:
+        if not here.moves:
             return None
         g, g_norm, Hg = point.grad, angle.grad_norm, point.hvp(point.grad).vector
-        d, y = point.x - state.x, g - state.grad
-        d_norm = norm(d)
-        if d_norm == 0:
+        across = [dot(Hg, w) / g_norm for w in here.moves]  # uHw_i
+        forms = [[angle.rayleigh], *([b, *row] for b, row in zip(across, here.rows(), strict=True))]
+        sides = [1.0, *(dot(g, w) / g_norm for w in here.moves)]
+        s, *weights = solve(forms, sides, self.sigma)
+        if not any(weights):
             return None
-        y_norm, y_cosine = norm_and_cosine(y, d, d_norm)
-        Hg_cosine = norm_and_cosine(Hg, d, d_norm)[1]
-        r = norm_and_cosine(g, d, d_norm)[1]
-        a, b = angle.rayleigh, Hg_cosine * (angle.product_norm / g_norm)
-        c = y_cosine * (y_norm / d_norm)
-        if not self.sigma < c < math.inf:
+        p = g * -s
+        for t, w in zip(weights, here.moves, strict=True):
+            p.sub_(w, alpha=t * g_norm)
+        length, cosine = norm_and_cosine(p, g, g_norm)
+        if not (-cosine >= DESCENT and math.isfinite(length)):
             return None
-        root_a, root_c = math.sqrt(a), math.sqrt(c)
-        kappa = b / root_a / root_c
-        definite = (1 - kappa) * (1 + kappa)
-        if not definite >= DEFINITE:
-            return None
-        s = (1 / root_a - kappa * r / root_c) / definite / root_a
-        t = (kappa / root_a - r / root_c) / definite / root_c
-        down = s - t * r  # of p in units of |g|, along -u
-        size = math.hypot(down, t * math.sqrt((1 - r) * (1 + r)))
-        weight = t * (g_norm / d_norm)
-        if not (down >= DESCENT * size and math.isfinite(g_norm * size) and math.isfinite(weight)):
-            return None
-        p = d.mul_(weight).sub_(g, alpha=s)
-        bend = a * s * s - 2 * b * s * t + c * t * t
-        return Plane(p, s, g_norm * size, -g_norm * (g_norm * down), g_norm * (g_norm * bend))
+        slope = g_norm * (cosine * length)
+        return Plane(p, s, length, slope, -slope)  # <p,Hp> = -<g,p> where the model is lowest
