@@ -57,17 +57,19 @@ def side_by_side(problem, x0, method, theirs, note=note_of, product="double-back
     return rows
 
 
-def test_the_plane_step_on_logistic_regression():
-    theirs = beyond.plane(*LOGISTIC[1], np.zeros(6), sigma=0.0, steps=20)
-    rows = side_by_side(LOGISTIC, [0.0] * 6, PlaneStep(sigma=0.0), theirs)
+@pytest.mark.parametrize("memory", [1, 2, 3, 5])
+def test_the_plane_step_on_logistic_regression(memory):
+    theirs = beyond.plane(*LOGISTIC[1], np.zeros(6), sigma=0.0, steps=20, memory=memory)
+    rows = side_by_side(LOGISTIC, [0.0] * 6, PlaneStep(sigma=0.0, memory=memory), theirs)
     assert [row.scaling for row in rows[:4]] == ["CG", "plane", "plane", "plane"]
 
 
 @pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("sigma", [0.1, 0.5])
-def test_the_plane_step_on_a_nonconvex_function(start, sigma):
-    theirs = beyond.plane(*WELLS[1], np.array(start), sigma=sigma, steps=16)
-    side_by_side(WELLS, start, PlaneStep(sigma=sigma), theirs)
+@pytest.mark.parametrize("memory", [1, 3])
+def test_the_plane_step_on_a_nonconvex_function(start, sigma, memory):
+    theirs = beyond.plane(*WELLS[1], np.array(start), sigma=sigma, steps=16, memory=memory)
+    side_by_side(WELLS, start, PlaneStep(sigma=sigma, memory=memory), theirs)
 
 
 def test_the_plane_step_meets_every_case():

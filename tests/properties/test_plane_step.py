@@ -163,6 +163,40 @@ def test_nothing_overflows_at_extreme_sizes(size, bend):
     np.testing.assert_allclose(far / size, x, rtol=1e-12)
 
 
+@pytest.mark.parametrize("memory", [1, 2, 3])
+def test_more_steps_span_more_of_the_model(memory):
+    """With exact products the step is the lowest point over all steps that are kept."""
+    rng = np.random.default_rng(0)
+    H = matrix(rng, np.linspace(1.0, 9.0, 6))
+    grad, ds = rng.standard_normal(6), rng.standard_normal((3, 6))
+    point = DensePoint(
+        torch.zeros(6), lambda x: grad @ x + x @ H @ x / 2, lambda x: grad + H @ x, lambda x: H
+    )
+    state = PlaneState()
+    for k in range(4):  # the points from which the steps d_0, d_1 and d_2 lead to 0
+        x = -ds[k:].sum(axis=0)
+        at = DensePoint(
+            torch.from_numpy(x),
+            lambda x: grad @ x + x @ H @ x / 2,
+            lambda x: grad + H @ x,
+            lambda x: H,
+        )
+        if k < 3:
+            state = state.then(at, memory)
+    new, step, _ = PlaneStep(sigma=0.0, memory=memory).step(point, state)
+    basis = np.stack([grad, *ds[::-1][:memory]], axis=1)
+    expected = basis @ np.linalg.solve(basis.T @ H @ basis, -basis.T @ grad)
+    np.testing.assert_allclose(new.x.numpy(), expected, rtol=1e-10)
+    assert step.scaling == "plane"
+    assert step.predicted_decrease == pytest.approx(step.actual_decrease, rel=1e-10)
+
+
+@pytest.mark.parametrize("memory", [0, -1, 1.5, True])
+def test_a_memory_that_is_no_count_is_refused(memory):
+    with pytest.raises((TypeError, ValueError), match=r"`PlaneStep\(memory=...\)`"):
+        PlaneStep(memory=memory)
+
+
 def test_a_non_monotone_search_is_refused():
     with pytest.raises(TypeError, match=r"`PlaneStep\(line_search=NonMonotone"):
         PlaneStep(line_search=NonMonotone())
