@@ -135,7 +135,12 @@ def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
         "",
         f"On {rows}, {run['dtype']}, seed {run['seed']}, up to {run['budget']:g} oracle calls a "
         f"method (and for each step size of a grid), firstish {run['firstish']}, torch "
-        f"{run['torch']}, {run['threads']} threads.",
+        f"{run['torch']}, {run['threads']} threads. "
+        + (
+            "Seconds are the processor's."
+            if run.get("processor_time")
+            else "Seconds are the wall's."
+        ),
         "",
         *([note, ""] if note else []),
         "```sh",

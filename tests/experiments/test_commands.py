@@ -99,3 +99,15 @@ def test_the_data_sets_are_listed_with_a_way_to_get_them(tmp_path):
     assert result.exit_code == 0
     assert "firstish[data]" in result.output
     assert result.output.count("missing") >= 5
+
+
+def test_seconds_of_the_processor_are_counted_on_request(tmp_path):
+    place = ["--out", str(tmp_path / "run")]
+    words = ["run", "--budget", "40", "--method", "cgmr", "--method", "adam", *place]
+    assert invoke(*words, "--processor-time").exit_code == 0
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["processor_time"] is True
+    grid = json.loads((tmp_path / "run" / "tuning" / "adam.json").read_text())
+    assert grid["seconds"] == sum(trial["seconds"] for trial in grid["trials"])
+    other = invoke(*words, "--resume")
+    assert other.exit_code == 2
+    assert "processor_time was True, is False" in other.output

@@ -102,6 +102,7 @@ class _Judge:
     def __init__(self, summary: Summary) -> None:
         self.lines = {line.key: line for line in summary.lines}
         self.rows = summary.rows
+        self.run = summary.run
         self.problem = get(summary.run["problem"])
 
     def ratios(self, ours: str, others: Sequence[str]) -> list[Ratio]:
@@ -151,10 +152,11 @@ class _Judge:
                 return Verdict(1, text, None, f"{key.upper()} took too few steps")
             swings[key] = max(scales) / min(scales)
             told.append(f"{key.upper()} {min(scales):.3g} to {max(scales):.3g}")
-        mu = 1e-3  # lambda, of all our logistic problems
-        largest = max(r["scale"] for r in self.steps("cgmr"))
         holds = swings["cgmr"] > max(swings["cg"], swings["mr"])
-        detail = f"after ten steps {'; '.join(told)}; CGMR's largest is {largest * mu:.2g}/μ"
+        detail = f"after ten steps {'; '.join(told)}"
+        if self.problem.mu is not None:
+            largest = max(r["scale"] for r in self.steps("cgmr"))
+            detail += f"; CGMR's largest is {largest * self.problem.mu:.2g}/μ"
         return Verdict(1, text, holds, detail)
 
     def mlp(self) -> Iterator[Verdict]:
@@ -316,7 +318,8 @@ class _Judge:
             if mine.to_gtol.seconds is None:
                 yield Verdict(8, text, None, "CGMR did not reach its tolerance within the budget")
                 return
-            times = adam.tuning["seconds"] * adam.tuning["jobs"] / mine.to_gtol.seconds
+            jobs = 1 if self.run.get("processor_time") else adam.tuning["jobs"]
+            times = adam.tuning["seconds"] * jobs / mine.to_gtol.seconds
             calls = adam.tuning["oracle_calls"] / (mine.to_gtol.oracle_calls or 1)
             detail = f"{times:.0f} in processor time of one core each, {calls:.0f} in calls"
             yield Verdict(8, text, times >= 10, detail)

@@ -182,7 +182,8 @@ def _one(
     figure, axes = _canvas(1, 7.2)
     for key in keys:
         _curve(axes[0], summary, key, abscissa, "gap" if gap else "value")
-    words = {"oracle_calls": "oracle calls", "seconds": "seconds"}
+    seconds = "processor seconds" if summary.run.get("processor_time") else "seconds"
+    words = {"oracle_calls": "oracle calls", "seconds": seconds}
     _label(axes[0], words[abscissa], "objective above the lowest" if gap else "objective")
     figure.legend(**_LEGEND, **_BESIDE)
     return _titled(figure, summary)

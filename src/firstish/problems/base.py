@@ -81,6 +81,7 @@ class Problem:
         grids: step sizes to tune over, by method.
         rates: the step sizes that won in the paper, by method.
         panel: the methods `firstish run` compares on it, if not the standard ones.
+        mu: the strong convexity that theory gives, whatever the rows; None if it gives none.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Problem:
     grids: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     rates: Mapping[str, float] = field(default_factory=dict)
     panel: tuple[str, ...] = ()
+    mu: float | None = None
 
     def load(self, options: Options | None = None) -> Instance:
         """Build the problem, in its own precision unless the options say otherwise."""

@@ -36,6 +36,7 @@ CIFAR10_LOGISTIC = Problem(
         logistic.CONSTANTS,
     ),
     build=_build,
+    mu=_WEIGHT_DECAY,
     sigma=0.0,
     gtol=1e-4,
     budget=100_000,

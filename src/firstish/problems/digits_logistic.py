@@ -36,6 +36,7 @@ DIGITS_LOGISTIC = Problem(
         logistic.CONSTANTS,
     ),
     build=_build,
+    mu=_WEIGHT_DECAY,
     sigma=0.0,
     gtol=1e-6,
     budget=10_000,

@@ -45,6 +45,7 @@ MUSHROOMS = Problem(
         "It stops at ‖g‖ ≤ 1e-6 or 10,000 oracle calls; Adam's grid is that of CIFAR-10.",
     ),
     build=_build,
+    mu=_WEIGHT_DECAY,
     sigma=0.0,
     gtol=1e-6,
     budget=10_000,
