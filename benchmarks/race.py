@@ -30,6 +30,8 @@ from race.problem import BUDGET, held_out
 from race.statistics import PENALTY
 from race.traces import Outcome
 
+from firstish.experiments import workers
+
 RULES = f"""\
 Unit: oracle calls of the paper (value 1, gradient +1, Hessian-vector product +2), for all alike.
 Budget: {BUDGET:,} calls (fewer on three problems of the paper's, see race/learning/paper.py) or
@@ -131,19 +133,15 @@ def _race(
         print(f"  {done}/{len(order)} {problem} ({spent:.0f} s)", file=sys.stderr, flush=True)
 
     if jobs == 1:
-        _one_thread()
+        torch.set_num_threads(1)
         for done, problem in enumerate(order, 1):
             keep(problem, heat(problem, waiting[problem], rules), done)
         return
     spawn = multiprocessing.get_context("spawn")  # forked torch threads may hang
-    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_one_thread) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=workers.begin) as pool:
         tasks = {pool.submit(heat, p, waiting[p], rules): p for p in order}
         for done, task in enumerate(as_completed(tasks), 1):
             keep(tasks[task], task.result(), done)
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 def _report(

@@ -7,7 +7,6 @@ import math
 import multiprocessing
 import os
 import resource
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -15,8 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-import torch
-
+from firstish.experiments import workers
 from firstish.experiments.methods import METHODS, Choice
 from firstish.experiments.settings import Settings
 from firstish.loop import Status
@@ -112,7 +110,7 @@ def _run(settings: Settings, choice: Choice, rates: Sequence[float], jobs: int) 
         yield from (_trial(settings, choice, rate) for rate in rates)
         return
     spawn = multiprocessing.get_context("spawn")  # forked torch threads may hang
-    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_begin_worker) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=workers.begin) as pool:
         waiting = [pool.submit(_trial, settings, choice, rate) for rate in rates]
         for finished in as_completed(waiting):
             yield finished.result()
@@ -142,19 +140,6 @@ def _winner(trials: Sequence[Trial]) -> float | None:
     if converged:
         return min(converged, key=lambda t: t.oracle_calls).rate
     return min(finished, key=lambda t: t.value or 0.0).rate if finished else None
-
-
-def _begin_worker() -> None:
-    torch.set_num_threads(1)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """A worker whose parent was killed would go on with its trial for hours."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _trial(settings: Settings, choice: Choice, rate: float) -> Trial:
