@@ -78,7 +78,7 @@ def bare(loss: Callable[[Tensor], Tensor], x0: Tensor, iterations: int) -> float
 def ours(loss: Callable[[Tensor], Tensor], x0: Tensor, iterations: int) -> float:
     """Seconds of `minimize`, its median unit-step iteration's; the first one's checks left out."""
     result = firstish.minimize(
-        loss, x0, gtol=0, max_oracle_calls=None, max_iterations=iterations + 1
+        loss, x0, method="CGMR", gtol=0, max_oracle_calls=None, max_iterations=iterations + 1
     )
     spent = [
         after.seconds - before.seconds

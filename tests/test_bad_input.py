@@ -1,6 +1,7 @@
 """Bad input: an error at the call that names the call, the value and the remedy."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,8 +18,10 @@ from firstish import (
     NonFiniteError,
     ScaledGD,
     ScaledGradient,
-    minimize,
 )
+
+# The paper's method is what these tests are about, not the default one.
+minimize = partial(firstish.minimize, method="CGMR")
 
 
 def parameter(*numbers, **options):
@@ -144,10 +147,16 @@ def test_negative_budgets_and_tolerances_are_refused(name, value):
         minimize(square, torch.ones(2), **{name: value})
 
 
-@pytest.mark.parametrize("method", ["CGMR", 3, ScaledGradient])
+@pytest.mark.parametrize("method", [3, ScaledGradient, object()])
 def test_something_else_than_a_method_is_refused(method):
-    with pytest.raises(TypeError, match=r"`minimize\(method=...\)` must be.*`ScaledGradient\(\)`"):
+    with pytest.raises(TypeError, match=r"`minimize\(method=...\)` must be a name.*'CGMR'.*got"):
         minimize(square, torch.ones(2), method=method)
+
+
+@pytest.mark.parametrize("name", ["", "newton", "CGXX", "lazy step"])
+def test_an_unknown_name_of_a_method_is_refused(name):
+    with pytest.raises(ValueError, match=rf"`minimize\(method='{name}'\)` is unknown.*'lazy'"):
+        minimize(square, torch.ones(2), method=name)
 
 
 # The start

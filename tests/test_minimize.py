@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -11,8 +12,19 @@ from torch.autograd.functional import hessian
 from torch.func import grad
 
 import firstish
-from firstish import Armijo, Curvature, FunctionObjective, ScaledGradient, Status, minimize
+from firstish import (
+    Armijo,
+    Curvature,
+    FunctionObjective,
+    LazyStep,
+    PlaneStep,
+    ScaledGradient,
+    Status,
+)
 from firstish.objectives import Meter, Product
+
+# The paper's method is what these tests are about, not the default one.
+minimize = partial(firstish.minimize, method="CGMR")
 
 START = torch.tensor([-1.2, 1.0], dtype=torch.float64)
 
@@ -389,3 +401,28 @@ def test_rows_are_ready_for_json(tracked):
     assert rows[0]["curvature"] in {"SPC", "LPC", "NC"}
     assert rows[-1]["curvature"] is None
     assert [row["value"] for row in rows] == [row.value for row in tracked[2].history]
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("lazy", LazyStep()),
+        ("LAZY", LazyStep()),
+        ("plane", PlaneStep()),
+        ("CGMR", ScaledGradient(scaling="CGMR")),
+        ("dy", ScaledGradient(scaling="dy")),
+    ],
+)
+def test_a_name_takes_the_steps_of_the_method(name, method):
+    x0 = torch.tensor([1.5, -0.5], dtype=torch.float64)
+    fun = lambda x: (x**4).sum() + (x[0] - 2 * x[1]) ** 2  # noqa: E731
+    named, given = (firstish.minimize(fun, x0, method=m) for m in (name, method))
+    assert torch.equal(named.x, given.x)
+    assert named.oracle_calls == given.oracle_calls
+
+
+def test_the_lazy_step_is_the_default():
+    x0 = torch.tensor([1.5, -0.5], dtype=torch.float64)
+    result = firstish.minimize(lambda x: (x**4).sum() + x.dot(x), x0)
+    assert result.success
+    assert [row.scaling for row in result.history[:-1]] == ["pairs"] * result.iterations

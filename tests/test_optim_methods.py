@@ -260,10 +260,18 @@ def test_a_state_that_cannot_be_carried_is_refused(data):
         ScaledGD(model.parameters(), method=Stateless()).step(closure_of(model, data))
 
 
-@pytest.mark.parametrize("method", ["lazy", LazyStep, 3])
+@pytest.mark.parametrize("method", [LazyStep, 3])
 def test_what_is_no_method_is_refused(method):
-    with pytest.raises(TypeError, match=r"`ScaledGD\(method=...\)`.*`LazyStep\(\)`.*got"):
+    with pytest.raises(TypeError, match=r"`ScaledGD\(method=...\)`.*'lazy'.*got"):
         ScaledGD(net().parameters(), method=method)
+
+
+def test_a_name_stands_for_the_method():
+    named = {"lazy": LazyStep(), "Plane": PlaneStep(), "mrcg": ScaledGradient(scaling="mrcg")}
+    for name, method in named.items():
+        assert ScaledGD(net().parameters(), method=name).method == method
+    with pytest.raises(ValueError, match=r"`ScaledGD\(method='newton'\)` is unknown"):
+        ScaledGD(net().parameters(), method="newton")
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,36 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt
 
+from firstish.experiments.curves import look
+from firstish.experiments.methods import METHODS
 from race import statistics as st
-from race.board import Board
+from race.board import WITH_GRID, Board
 
 FARTHEST = 64.0
+OURS = ("lazy", "plane", "cgmr")  # drawn thicker
+DASHES = {"solid": "-", "dash": "--", "dashdot": "-.", "dot": ":"}
+OTHERS = {
+    "torch-lbfgs": ("#000000", "--"),
+    "scipy-lbfgsb": ("#CC79A7", "-"),
+    "scipy-trust-ncg": ("#8C510A", "-."),
+    "scipy-newton-cg": ("#56B4E9", "--"),
+}
+
+
+def _style(method: str) -> tuple[str, str]:
+    """Colour and dash; those of the methods' own figures where they have one."""
+    if method in OTHERS:
+        return OTHERS[method]
+    name = method.removesuffix(WITH_GRID)
+    if name not in METHODS:
+        return "#7A7A7A", ":"
+    own = look(name)
+    return own.colour, ":" if name != method else DASHES[own.dash]
 
 
 def draw(board: Board, title: str, path: Path) -> None:
     """Calls above, seconds below, a column for each target; a line for each method."""
     figure, axes = plt.subplots(2, len(st.TAUS), figsize=(15, 9), sharex=True, sharey=True)
-    colours = plt.get_cmap("tab20")
     handles = []
     for column, tau in enumerate(st.TAUS):
         for row, unit in enumerate(("calls", "seconds")):
@@ -27,12 +47,18 @@ def draw(board: Board, title: str, path: Path) -> None:
                 m: [getattr(cost, unit) for cost in board.costs[tau][m]] for m in board.methods
             }
             ax = axes[row][column]
-            for k, (method, ratios) in enumerate(st.performance_ratios(costs).items()):
+            for method, ratios in st.performance_ratios(costs).items():
                 steps = sorted({1.0, *(r for r in ratios if r <= FARTHEST), FARTHEST})
                 shares = [st.share_within(ratios, step) for step in steps]
-                style = ("-", "--", ":")[k // 20 % 3] if k >= 20 else ("-", "--")[k % 2]
+                colour, dash = _style(method)
                 (line,) = ax.step(
-                    steps, shares, style, where="post", color=colours(k % 20), lw=1.6, label=method
+                    steps,
+                    shares,
+                    dash,
+                    where="post",
+                    color=colour,
+                    lw=2.6 if method in OURS else 1.3,
+                    label=method,
                 )
                 if not row and not column:
                     handles.append(line)

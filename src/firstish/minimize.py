@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from firstish.loop import Limits, Run, Status
 from firstish.methods.base import AnyMethod
-from firstish.methods.scaled_gradient import ScaledGradient
+from firstish.methods.named import method_of
 from firstish.objectives.function import FunctionObjective
 from firstish.objectives.module import ModuleObjective
 from firstish.objectives.point import Objective
@@ -89,7 +89,7 @@ def minimize(
     fun: Callable[[Tensor], object] | Objective,
     x0: Tensor | nn.Module,
     *,
-    method: AnyMethod | None = None,
+    method: AnyMethod | str | None = None,
     gtol: float = 1e-6,
     max_oracle_calls: float | None = 10_000,
     max_iterations: int | None = None,
@@ -103,7 +103,9 @@ def minimize(
             objective, such as `ModuleObjective`.
         x0: where to start; the objective's module stands for its own parameters, and is left
             holding the result.
-        method: `ScaledGradient()` by default.
+        method: "lazy" by default, `LazyStep()`, which needs the fewest oracle calls on most
+            problems; or "plane", or one of the paper's scalings such as "CGMR", or a method with
+            settings of its own, such as `ScaledGradient(scaling="CGMR", sigma=0)`.
         gtol: stop when |g| <= gtol.
         max_oracle_calls: no iteration starts once so many are spent; None for no limit.
         max_iterations: likewise.
@@ -128,15 +130,9 @@ def minimize(
         max_iterations=max_iterations,
         max_seconds=max_seconds,
     )
-    method = ScaledGradient() if method is None else method
-    named = all(hasattr(method, name) for name in ("init", "step", "depth"))
-    if isinstance(method, type) or not named:
-        raise TypeError(
-            "`minimize(method=...)` must be a method such as `ScaledGradient()` or "
-            f"`ScaledGradient(scaling='CGMR')`, got {method!r}."
-        )
+    chosen = method_of(method, "minimize")
     objective, x, shape = _start(fun, x0)
-    run = Run(objective, x, method)
+    run = Run(objective, x, chosen)
     history: list[Entry] = []
     try:
         status = _drive(run, limits, callback, history, shape)

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from firstish.line_search import Armijo
 from firstish.loop import Clock
 from firstish.methods.base import AnyMethod, Failure
+from firstish.methods.named import method_of
 from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.objectives.closure import Closure, ClosureObjective
 from firstish.objectives.layout import Layout
@@ -39,7 +40,7 @@ class ScaledGD(Optimizer):
         params: parameters or groups.
         lr: the first trial step, equal in all groups. 1.0 is the step the scale was made for; an LR
             scheduler makes it a step-size schedule.
-        method: what to do, such as `PlaneStep()`, `LazyStep()` or `ScaledDirection()`; its own
+        method: what to do: "lazy", "plane", or a method such as `ScaledDirection()`; its own
             settings then take the place of the seven below. They look back on the step before, so
             they are for a loss that stays the same function: use `reuse_value=True` with them.
             By default `ScaledGradient` with those settings.
@@ -74,7 +75,7 @@ class ScaledGD(Optimizer):
         params: Iterable[Any],
         lr: float = 1.0,
         *,
-        method: AnyMethod | None = None,
+        method: AnyMethod | str | None = None,
         scaling: str = "CGMR",
         sigma: float = 1e-6,
         rho: float = 1e-4,
@@ -287,14 +288,9 @@ class ScaledGD(Optimizer):
                 p.grad = grad.clone()
 
 
-def _checked(method: AnyMethod, settings: ScaledGradient) -> AnyMethod:
+def _checked(given: AnyMethod | str, settings: ScaledGradient) -> AnyMethod:
     """The method, if it is one and no other settings were given."""
-    named = all(hasattr(method, name) for name in ("init", "step", "depth"))
-    if isinstance(method, type) or not named:
-        raise TypeError(
-            "`ScaledGD(method=...)` must be a method such as `LazyStep()` or `PlaneStep()`, got "
-            f"{method!r}."
-        )
+    method = method_of(given, "ScaledGD")
     if settings != ScaledGradient():
         raise ValueError(
             "`ScaledGD(method=...)` has settings of its own. Leave out scaling, sigma, rho, theta, "

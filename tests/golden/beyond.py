@@ -46,9 +46,11 @@ def plane(f, g, Hv, x, *, sigma, steps, s_lpc=1.0, s_nc=1.0, memory=3):
             for d, y in kept:
                 if not d @ y > sigma * (d @ d):
                     continue
-                # H d is y; towards the newer steps their y, which is of a newer H
-                newer = [v for b, v in kept if any(b is c for c in basis)]
-                column = np.array([Hg @ d, *(d @ v for v in newer)])
+                # H d is y, of the time of each; where the two times disagree, H has changed
+                taken = [(e, v) for e, v in kept if any(e is c for c in basis)]
+                if any(abs(d @ v - e @ y) > 0.3 * np.sqrt((d @ y) * (e @ v)) for e, v in taken):
+                    continue
+                column = np.array([Hg @ d, *((d @ v + e @ y) / 2 for e, v in taken)])
                 larger = np.block([[M, column[:, None]], [column[None], np.array([[d @ y]])]])
                 if d @ y - column @ np.linalg.solve(M, column) >= 1e-8 * (d @ y):
                     basis, M = [*basis, d], larger

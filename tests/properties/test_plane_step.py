@@ -1,6 +1,8 @@
 """The plane step: conjugate gradients on quadratics, and when it leaves the plane."""
 
 import itertools
+import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -189,6 +191,25 @@ def test_more_steps_span_more_of_the_model(memory):
     np.testing.assert_allclose(new.x.numpy(), expected, rtol=1e-10)
     assert step.scaling == "plane"
     assert step.predicted_decrease == pytest.approx(step.actual_decrease, rel=1e-10)
+
+
+@pytest.mark.parametrize(("skew", "spans"), [(0.2, True), (0.4, False)])
+def test_a_step_whose_hessian_has_changed_is_left_out(skew, spans):
+    """Two unit steps along the axes; what each says of H differs by the skew, over the roots."""
+    first, last = torch.eye(4)[1], torch.eye(4)[2]
+    grad = torch.tensor([1.0, -1.0, -1.0, 0.0], dtype=torch.float64)
+    old = PlaneState().then(_at(-first - last, grad - first * 4 - last * 9), 5)
+    one = old.then(_at(-last, grad - last * 9), 5)  # y of the first step: 4 e_1
+    changed = grad - skew * 6 * first  # y of the last step: 9 e_2 - skew 6 e_1, 6 = sqrt(4 * 9)
+    two = one.then(_at(torch.zeros(4), changed), 5)
+    assert two.forms[0] == 9.0
+    assert two.forms[2] == 4.0
+    assert (two.forms[1] == -skew * 3) if spans else math.isnan(two.forms[1])
+
+
+def _at(x, grad):
+    """A point of which x and the gradient alone are asked."""
+    return SimpleNamespace(x=x.double(), grad=grad.double())
 
 
 @pytest.mark.parametrize("memory", [0, -1, 1.5, True])

@@ -220,5 +220,6 @@ def run(fun, x0, *, product="double-backward", **options):
     """`minimize`, and the points it went through."""
     xs = [x0.clone()]
     objective = FunctionObjective(fun, x0, product=product)
+    options.setdefault("method", "CGMR")  # the paper's, unless told otherwise
     result = minimize(objective, x0, callback=lambda p: xs.append(p.x.clone()), **options)
     return result, xs

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from firstish import __version__
 from firstish.experiments import runner
-from firstish.experiments.console import Live, table, trials, winners
+from firstish.experiments.console import Live, headline, table, trials, winners
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
 from firstish.experiments.observers import Observer, Several, Silent
@@ -356,6 +356,8 @@ def report(
     talk.print(table(summary, console.width))
     if tuned := grids(summary):
         talk.print(winners(summary.run["problem"], tuned))
+    if first := headline(summary):
+        talk.print(first, highlight=False, soft_wrap=True)
     write_markdown(folder, summary)
     page = write_report(folder, draw_all(folder))
     talk.print(f"records and figures: {folder}", highlight=False, soft_wrap=True)

@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from firstish.experiments.methods import Choice, parse_choice
+from firstish.experiments.methods import DEFAULT, Choice, parse_choice
 from firstish.experiments.summary import GAPS, Line, Reached, Summary
 from firstish.experiments.tuning import Tuning
 from firstish.experiments.winners import HEADERS, Grid
 from firstish.experiments.winners import cells as winner_cells
 from firstish.loop import Limits
+from firstish.problems import get
 from firstish.records import Row
 
 
@@ -124,6 +125,35 @@ def table(summary: Summary, width: int) -> Table:
         texts = cells(line)
         shown.add_row(*(texts[k] for k in kept))
     return shown
+
+
+def headline(summary: Summary) -> str | None:
+    """One sentence: what the default method took, and the paper's and the tuned ones beside it.
+
+    The target is the tolerance, or else the tightest gap that the default met.
+    """
+    lines = {line.key: line for line in summary.lines}
+    mine = lines.get(DEFAULT)
+    if mine is None:
+        return None
+    targets = [(f"|g| ≤ {summary.run['gtol']:g}", [line.to_gtol for line in summary.lines])]
+    for k in reversed(range(len(GAPS))):
+        targets.append((f"gap {GAPS[k]:.0e}", [line.to_gap[k] for line in summary.lines]))
+    for target, all_reached in targets:
+        reached = dict(zip(lines, all_reached, strict=True))
+        calls = reached[DEFAULT].oracle_calls
+        if calls is None:
+            continue
+        told = [f"{mine.label}, the default, took {calls:g} oracle calls to {target}"]
+        for key in (get(summary.run["problem"]).scaling.lower(), "lbfgs", "adam"):
+            if key in lines:
+                other = reached[key].oracle_calls
+                took = f"more than {summary.run['budget']:g}" if other is None else f"{other:g}"
+                tuning = lines[key].tuning
+                price = "" if tuning is None else f" and {tuning['oracle_calls']:g} to tune it"
+                told.append(f"{lines[key].label} {took}{price}")
+        return "; ".join(told)
+    return None
 
 
 def winners(problem: str, grids: Sequence[Grid]) -> Table:

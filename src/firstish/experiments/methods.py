@@ -151,14 +151,17 @@ METHODS: dict[str, MethodSpec] = {
     "cdat": _own("CDAT", baselines.CDAT),
 }
 
+DEFAULT = "lazy"
+"""The default of `minimize`: the headline of a run."""
+
 PANEL = (
+    "lazy",
+    "plane",
     "cgmr",
     "mrcg",
     "cg",
     "mr",
     "gm",
-    "plane",
-    "lazy",
     "adam",
     "heavy-ball",
     "nesterov",

@@ -12,8 +12,8 @@ DEFINITE = 1e-8  # least pivot at unit diagonal: then rounding leaves half of th
 def solve(forms: Sequence[Sequence[float]], sides: Sequence[float], least: float) -> list[float]:
     """c with A c = sides, by Cholesky's method at unit diagonal; 0 for what is left out.
 
-    Left out is a row whose diagonal is not above `least` or not finite, and one that would make
-    the rows taken before it indefinite. The first is always taken.
+    Left out is a row whose diagonal is not above `least` or not finite, one that is nan where it
+    meets a row taken before it, and one that would make those indefinite. The first is taken.
 
     Args:
         forms: A's lower triangle, row by row; A_00 is positive.
@@ -21,8 +21,8 @@ def solve(forms: Sequence[Sequence[float]], sides: Sequence[float], least: float
         least: see above.
 
     Examples:
-        >>> solve([[4.0], [2.0, 2.0]], [8.0, 6.0], 0.0)
-        [1.0, 2.0]
+        >>> solve([[4.0], [0.0, 1.0]], [8.0, 6.0], 0.0)
+        [2.0, 6.0]
         >>> solve([[4.0], [9.0, 2.0]], [8.0, 6.0], 0.0)
         [2.0, 0.0]
     """

@@ -25,6 +25,7 @@ from firstish.scaling import Angle, Curvature, curvature_case, scale
 from firstish.vectors import dot, norm, norm_and_cosine
 
 DESCENT = 1e-6  # least cosine of the angle between p and -g
+CHANGED = 0.3  # most that two values of <w_i, Hw_j> differ, at unit diagonal
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class PlaneState:
         grad: the gradient there.
         moves: w = d/|d| of each step, d the change of x.
         bends: Hw of each, y/|d|, y the change of the gradient.
-        forms: <w_i, Hw_j>, j up to i, for each step i in turn.
+        forms: <w_i, Hw_j>, j up to i, for each step i in turn; nan where H has changed too much
+            between the two for that to be told.
     """
 
     x: Tensor | None = None
@@ -56,15 +58,24 @@ class PlaneState:
             return PlaneState(x, g, self.moves, self.bends, self.forms)
         moves, bends = (d.div_(d_norm), *self.moves), (y.div_(d_norm), *self.bends)
         moves, bends = moves[:memory], bends[:memory]
-        rows = ((), *self.rows())[:memory]
-        # Of <w_i, Hw_j> and <w_j, Hw_i>, which differ where H has changed, the newer H's.
-        forms = ((dot(w, bends[0]), *row) for w, row in zip(moves, rows, strict=True))
+        own = dot(moves[0], bends[0])
+        forms: list[tuple[float, ...]] = [(own,)]
+        for w, bend, row in zip(moves[1:], bends[1:], self.rows(), strict=False):
+            form = _agreed(dot(w, bends[0]), dot(moves[0], bend), own * row[-1])
+            forms.append((form, *row))
         return PlaneState(x, g, moves, bends, tuple(chain.from_iterable(forms)))
 
     def rows(self) -> list[tuple[float, ...]]:
         """The forms, those of one step in a row."""
         starts = [i * (i + 1) // 2 for i in range(len(self.moves) + 1)]
         return [self.forms[a:b] for a, b in pairwise(starts)]
+
+
+def _agreed(one: float, other: float, square: float) -> float:
+    """The mean of two values for one form, or nan; they differ where H has changed."""
+    if square > 0 and abs(one - other) <= CHANGED * math.sqrt(square):
+        return (one + other) / 2
+    return math.nan
 
 
 class Plane(NamedTuple):
@@ -87,8 +98,8 @@ class PlaneStep:
 
     Hg is the one product, and H d is free: y = g - g_prev, the change of the gradient over d, so
     gHd = <Hg,d> and dHd = <y,d>. On a quadratic with unit steps this is the method of conjugate
-    gradients, whatever m. On other functions more than one step tells more of H; what an older
-    step says of it is taken for true until it contradicts the rest, and then left out. Where
+    gradients, whatever m. On other functions more than one step tells more of H; an older step
+    is left out where H has changed since, which shows as <d_i,y_j> and <d_j,y_i> differ. Where
     curvature along g is not strong, before the second step, and where no step fits, the step is
     that of `ScaledGradient` with the CG scale. A unit-step iteration costs 4 oracle calls.
 
