@@ -6,6 +6,7 @@ they are called. It stays outside of them, so that nothing of it is traced into 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -72,7 +73,10 @@ def touched_buffers(found: Buffers) -> Iterator[None]:
 
     handles.append(register_module_forward_pre_hook(enter))
     try:
-        yield
+        with warnings.catch_warnings():
+            # torch.compile notices the hook; it is gone before the compiled module runs.
+            warnings.filterwarnings("ignore", message="Using `torch.compile.*global hooks")
+            yield
     finally:
         handles.pop().remove()
 
