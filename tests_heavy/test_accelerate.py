@@ -105,6 +105,7 @@ def test_it_takes_the_steps_of_a_bare_loop_to_the_bit(data, kind):
     assert losses == expected
     assert torch.equal(vector(model), vector(twin))
     assert losses[-2] < losses[0]
+    assert optimizer.optimizer.last_step.step_size == 0.25  # the schedule's: 1, 1/2, 1/4
     mode = {"loss": "double-backward", "backward": "difference"}[kind]
     assert optimizer.optimizer._objective.product.mode == mode
 
