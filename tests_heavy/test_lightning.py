@@ -206,7 +206,7 @@ def test_a_grad_scaler_is_refused_with_advice(tmp_path, data):
 
 def test_in_manual_optimization_the_scaler_itself_refuses(tmp_path, data):
     """Nothing was scaled, as there was no `manual_backward`: torch's error comes before ours."""
-    with pytest.raises(AssertionError, match="did not use scaler.scale"):
+    with pytest.raises(AssertionError, match=r"did not use scaler\.scale"):
         scaled(tmp_path).fit(Manual(net()), loader(data))
 
 
