@@ -302,8 +302,7 @@ class ScaledGD(Optimizer):
         else:
             new.release()
         objective.restore_buffers()  # those of the accepted point, or of the start if there is none
-        if not self._reuse and objective.random_after is not None:
-            objective.random_after.restore()
+        self._move_on(objective)
         self._left = []
         if objective.calls_backward:
             grads = objective.layout.split(point.grad)
@@ -317,10 +316,14 @@ class ScaledGD(Optimizer):
         found = [p.grad for p in parameters if p.grad is not None]
         return any(left.get(id(g)) != g._version and bool(g.any()) for g in found)
 
-    def _skip(self, objective: ClosureObjective) -> Tensor:
-        """Leave all as it was but the random state, which moves on as by one evaluation."""
+    def _move_on(self, objective: ClosureObjective) -> None:
+        """Leave the random state where one evaluation does, so that the next mask is another."""
         if not self._reuse and objective.random_after is not None:
             objective.random_after.restore()
+
+    def _skip(self, objective: ClosureObjective) -> Tensor:
+        """Leave all as it was but the random state, which moves on as by one evaluation."""
+        self._move_on(objective)
         layout = objective.layout
         return torch.full((), math.nan, dtype=layout.dtype, device=layout.device)
 
