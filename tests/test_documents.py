@@ -22,21 +22,42 @@ PRELUDE = {
 }
 
 
-def blocks(name):
-    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), flags=re.S)
+# Sections whose blocks need a package that only `make test-all` installs: tests_heavy runs them.
+HEAVY = {"docs/trainers.md": ["Lightning", "Accelerate", "Hugging Face Trainer", "skorch"]}
 
 
-@pytest.mark.parametrize("name", [n for n in DOCUMENTS if blocks(n)])
-def test_the_code_of_a_document_runs(name, capsys):
+def blocks(name, heavy=False):
+    """The blocks of Python in a document; those of the heavy sections only if asked for."""
+    found = []
+    for section in re.split(r"^(?=## )", (ROOT / name).read_text(), flags=re.M):
+        title = section.splitlines()[0].removeprefix("## ") if section else ""
+        if heavy or title not in HEAVY.get(name, []):
+            found += re.findall(r"```python\n(.*?)```", section, flags=re.S)
+    return found
+
+
+def run(name, code):
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)  # as a user's script begins
     scope = {}
     try:
         exec("import torch\n" + PRELUDE.get(name, ""), scope)
-        for block in blocks(name):
+        for block in code:
             exec(compile(block, name, "exec"), scope)
     finally:
         torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize("name", [n for n in DOCUMENTS if blocks(n)])
+def test_the_code_of_a_document_runs(name, capsys):
+    run(name, blocks(name))
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_the_heavy_sections_are_there_for_tests_heavy_to_run(name):
+    titles = re.findall(r"^## (.*)$", (ROOT / name).read_text(), flags=re.M)
+    assert set(HEAVY[name]) <= set(titles)
+    assert len(blocks(name, heavy=True)) >= len(blocks(name)) + len(HEAVY[name])
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)

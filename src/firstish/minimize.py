@@ -74,12 +74,14 @@ class Progress:
         x: the new point, shaped like `x0`.
         value: f there.
         grad_norm: |g| there.
+        aux: what the loss returned beside its value there.
     """
 
     row: Row
     x: Tensor = field(repr=False)
     value: float
     grad_norm: float
+    aux: Any = field(default=None, repr=False)
 
 
 Callback = Callable[[Progress], object]
@@ -158,7 +160,8 @@ def _stops(callback: Callback, run: Run, entry: Entry, shape: torch.Size) -> boo
     shown = run.clock.seconds()
     point = run.point
     try:
-        answer = callback(Progress(entry.row(), point.x.view(shape), point.value, point.grad_norm))
+        x = point.x.view(shape)
+        answer = callback(Progress(entry.row(), x, point.value, point.grad_norm, point.aux))
         stop = _is_true(answer)
     except StopIteration:
         stop = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from firstish.loop import Clock
 from firstish.methods.base import AnyMethod, Failure
 from firstish.methods.named import method_of
 from firstish.methods.scaled_gradient import ScaledGradient
-from firstish.objectives.closure import Closure, ClosureObjective
+from firstish.objectives.closure import Closure, ClosureObjective, Skipped
 from firstish.objectives.layout import Layout
 from firstish.objectives.point import Meter, Point
 from firstish.objectives.products import Mode, ProductChoice
@@ -70,6 +70,16 @@ class ScaledGD(Optimizer):
     last_step: Row | None = None
     """The row of the last iteration."""
 
+    last_aux: Any = None
+    """What the closure returned beside the loss, where the last step went.
+
+    None where the method did not look there, as those without a line search do not.
+    """
+
+    # So a GradScaler calls `step` itself, with `found_inf` beside it, instead of failing obscurely.
+    _step_supports_amp_scaling = True
+    _left: list[tuple[Tensor, int]]  # the `.grad` that a step left, and their versions
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -109,6 +119,7 @@ class ScaledGD(Optimizer):
         self._objective: ClosureObjective | None = None
         self._kept: Point | None = None  # the accepted point, with `reuse_value`
         self._kind: type | None = None  # of the method's state
+        self._left = []
         super().__init__(params, {"lr": lr})
         Layout(self._trainable(), "ScaledGD(params)")
         self._first_step()
@@ -117,15 +128,20 @@ class ScaledGD(Optimizer):
         """One iteration.
 
         Args:
-            closure: returns the loss; it need not call `backward()` or `zero_grad()`, but may.
+            closure: returns the loss, or `(loss, aux)`; it need not call `backward()` or
+                `zero_grad()`, but may. Once a step was taken, None instead of the loss skips the
+                step, as in Lightning.
 
         Returns:
-            The loss before the step.
+            The loss before the step; NaN if it was skipped.
         """
+        self._refuse_scaler()
         if closure is None:
             raise ValueError(
                 "`ScaledGD.step(closure)` needs a closure that returns the loss, because trials "
-                "evaluate it again: `optimizer.step(lambda: loss_fn(model(inputs), targets))`."
+                "evaluate it again: `optimizer.step(lambda: loss_fn(model(inputs), targets))`. "
+                "A trainer that calls `step()` without one, as that of Hugging Face does, needs "
+                "the subclass in docs/trainers.md."
             )
         if not callable(closure):
             raise TypeError(
@@ -145,13 +161,16 @@ class ScaledGD(Optimizer):
             state = self._state(memory, point)
             new, step, state = self._method().step(point, state)
             objective.keep(new.x)
-        except BaseException:
+        except BaseException as error:
             objective.write(point.x)
             objective.restore_buffers()
+            if isinstance(error, Skipped):
+                return self._skip(objective)
             raise
         self.last_step = Entry(
             memory["iterations"], *known, point.value, point.grad_norm, step
         ).row()
+        self.last_aux = new.aux
         self._finish(objective, point, new)
         spent = self._sum(memory, objective.meter.since(before), clock)
         memory.update(zip(_SPENT, spent, strict=True))
@@ -159,6 +178,7 @@ class ScaledGD(Optimizer):
         memory["numbers"] = point.x.numel()
         memory["iterations"] += 1
         memory["grad_scale"] = objective.grad_scale
+        objective.may_skip = True
         if step.failure is Failure.LINE_SEARCH:
             warnings.warn(
                 f"ScaledGD did not move: {step.failure.value} in {step.trials} trials. "
@@ -185,6 +205,7 @@ class ScaledGD(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._objective = self._kept = self._kind = None
+        self._left = []
         super().__setstate__(state)
 
     def _trainable(self) -> list[Tensor]:
@@ -257,6 +278,7 @@ class ScaledGD(Optimizer):
                 check=self._check,
             )
             self._objective.grad_scale = self._memory()["grad_scale"]
+            self._objective.may_skip = self._memory()["iterations"] > 0
         assert self._objective is not None
         return self._objective
 
@@ -268,7 +290,8 @@ class ScaledGD(Optimizer):
         if self._reuse:  # one random state, so one loss, for the whole run
             memory.setdefault("random", random.to_tensors())
             random = RandomState.from_tensors(memory["random"])
-        start = objective.begin(closure, random, self.method.depth)
+        others = self._others_grads(objective.parameters)
+        start = objective.begin(closure, random, self.method.depth, others)
         kept, self._kept = self._kept, None
         return kept if kept is not None and objective.untouched(kept.x) else start
 
@@ -280,12 +303,43 @@ class ScaledGD(Optimizer):
         else:
             new.release()
         objective.restore_buffers()  # those of the accepted point, or of the start if there is none
-        if not self._reuse and objective.random_after is not None:
-            objective.random_after.restore()
+        self._move_on(objective)
+        self._left = []
         if objective.calls_backward:
             grads = objective.layout.split(point.grad)
             for p, grad in zip(objective.parameters, grads, strict=True):
                 p.grad = grad.clone()
+                self._left.append((p.grad, p.grad._version))
+
+    def _others_grads(self, parameters: Sequence[Tensor]) -> bool:
+        """Whether `.grad` holds numbers that the last step did not leave: others' backward."""
+        left = {id(grad): version for grad, version in self._left}
+        found = [p.grad for p in parameters if p.grad is not None]
+        return any(left.get(id(g)) != g._version and bool(g.any()) for g in found)
+
+    def _move_on(self, objective: ClosureObjective) -> None:
+        """Leave the random state where one evaluation does, so that the next mask is another."""
+        if not self._reuse and objective.random_after is not None:
+            objective.random_after.restore()
+
+    def _skip(self, objective: ClosureObjective) -> Tensor:
+        """Leave all as it was but the random state, which moves on as by one evaluation."""
+        self._move_on(objective)
+        layout = objective.layout
+        return torch.full((), math.nan, dtype=layout.dtype, device=layout.device)
+
+    def _refuse_scaler(self) -> None:
+        """Refuse to be called by a GradScaler, which leaves its findings on the optimizer."""
+        if "found_inf" not in self.__dict__:
+            return
+        for name in ("found_inf", "grad_scale"):
+            self.__dict__.pop(name, None)
+        raise RuntimeError(
+            "`ScaledGD` cannot be stepped by a GradScaler: it scales one gradient, but trials "
+            "compute the loss and its gradient again. Use bfloat16, which needs no scaler: "
+            "`torch.autocast(device, dtype=torch.bfloat16)` inside the closure, then "
+            "`optimizer.step(closure)`. Parameters stay in full precision."
+        )
 
 
 def _checked(given: AnyMethod | str, settings: ScaledGradient) -> AnyMethod:

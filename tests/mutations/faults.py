@@ -30,6 +30,7 @@ RESTORE = "tests/mutations/test_restore.py::"
 SHARDED = "tests/sharded/test_sharded.py::"
 LINEAR = "tests/objectives/test_linear_model.py::"
 PASSES = "tests/objectives/test_linear_passes.py::"
+TRAINERS = "tests/test_trainers.py::"
 
 FAULTS = [
     # scaling.py
@@ -687,5 +688,79 @@ FAULTS = [
         "            pass",
         "the model left at the last point that was evaluated",
         SHARDED + "test_the_model_holds_what_it_held_until_the_end",
+    ),
+    # closures of trainers
+    Fault(
+        "scaler-unnoticed",
+        "optim.py",
+        "_step_supports_amp_scaling = True",
+        "_step_supports_amp_scaling = False",
+        "a GradScaler fails on its own account, without advice",
+        TRAINERS + "test_a_grad_scaler_is_refused_with_advice_and_leaves_no_trace",
+    ),
+    Fault(
+        "scaler-leaves-its-findings",
+        "optim.py",
+        "            self.__dict__.pop(name, None)",
+        "            pass",
+        "after a GradScaler's error every step is refused",
+        TRAINERS + "test_a_grad_scaler_is_refused_with_advice_and_leaves_no_trace",
+    ),
+    Fault(
+        "aux-of-the-start",
+        "optim.py",
+        "self.last_aux = new.aux",
+        "self.last_aux = point.aux",
+        "the aux of where the step began, not of where it went",
+        TRAINERS + "test_the_optimizer_keeps_the_aux_of_where_it_went",
+    ),
+    Fault(
+        "aux-keeps-its-graph",
+        "objectives/loss.py",
+        "None if aux is None else detached(aux)",
+        "aux",
+        "an aux that holds the graph of its evaluation",
+        TRAINERS + "test_aux_holds_no_graph",
+    ),
+    Fault(
+        "accumulated-gradients-ignored",
+        "optim.py",
+        "left.get(id(g)) != g._version and bool(g.any())",
+        "False",
+        "all batches but the last of an accumulated step are lost",
+        TRAINERS + "test_gradients_accumulated_outside_of_the_closure_are_refused",
+    ),
+    Fault(
+        "own-gradients-taken-for-others",
+        "optim.py",
+        "                self._left.append((p.grad, p.grad._version))",
+        "                pass",
+        "a closure that does not zero is refused at its second step",
+        "tests/test_optim.py::"
+        "test_after_a_backward_closure_grad_is_the_gradient_at_the_steps_start",
+    ),
+    Fault(
+        "clipped-gradients-believed",
+        "objectives/closure.py",
+        "if not abs(change - slope) <= 0.2 * abs(slope):",
+        "if not change * slope > 0:",
+        "gradients that are not those of the loss",
+        TRAINERS + "test_gradients_that_are_not_those_of_the_loss_are_refused",
+    ),
+    Fault(
+        "detached-loss-hides-bfloat16",
+        "objectives/watch.py",
+        "        found.eps = max([found.eps, *map(graph_eps, _with_graph(output))])",
+        "        pass",
+        "bfloat16 noise judged as float32 where the closure returns a detached loss",
+        TRAINERS + "test_the_noise_of_bfloat16_is_noticed_whatever_the_closure_returns",
+    ),
+    Fault(
+        "skipped-at-once",
+        "objectives/closure.py",
+        "            if not self.may_skip:",
+        "            if False:",
+        "a closure that forgets to return its loss trains nothing, in silence",
+        TRAINERS + "test_none_in_the_first_step_is_an_error_that_knows_of_lightning",
     ),
 ]

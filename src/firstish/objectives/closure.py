@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -14,9 +15,27 @@ from firstish.objectives.loss import loss_and_aux
 from firstish.objectives.point import Depth
 from firstish.objectives.products import Mode
 from firstish.objectives.random_state import RandomState
-from firstish.objectives.watch import Buffers, touched_buffers
+from firstish.objectives.watch import Buffers, graph_eps, touched_buffers
+from firstish.vectors import dot
 
 Closure = Callable[[], object]
+
+
+class Skipped(Exception):
+    """The closure returned None at the start of a step."""
+
+
+_ACCUMULATED = (
+    "`.grad` holds gradients from before `ScaledGD.step(closure)`, and the closure adds to them "
+    "instead of zeroing them. A step knows only the loss that the closure returns. To accumulate "
+    "gradients over several batches, compute all of them in one closure (Lightning: leave "
+    "`accumulate_grad_batches` at 1); else call `optimizer.zero_grad()` in the closure."
+)
+
+_NOTHING = (
+    "the closure returned None. Return the loss. (In Lightning, `step()` without a closure is "
+    "given one that does nothing; and `training_step` may skip any batch by None but the first.)"
+)
 
 
 class ClosureObjective(GraphObjective):
@@ -57,11 +76,23 @@ class ClosureObjective(GraphObjective):
         self._committed: Sequence[Tensor] = ()  # what the buffers are until a point is accepted
         self._dirty = False  # whether an evaluation has changed them since
         self._versions: list[int] = []
+        self._confirmed = not check  # whether the gradients were seen to be those of the loss
+        self._starting = False  # whether the next evaluation is the first of a step
+        self._others_grads = False  # whether `.grad` holds gradients that a step did not leave
+        self.may_skip = False  # whether None asks to skip a step: not before the closure has worked
 
-    def begin(self, closure: Closure, random: RandomState, depth: Depth = "product") -> GraphPoint:
+    def begin(
+        self,
+        closure: Closure,
+        random: RandomState,
+        depth: Depth = "product",
+        others_grads: bool = False,
+    ) -> GraphPoint:
         """Use this closure and this random state from now on; the live parameters as a point."""
         self._closure = closure
         self._random = random
+        self._starting = True
+        self._others_grads = others_grads
         self._written = self.layout.flatten([p.detach() for p in self.parameters])
         if self._buffers is not None:
             self._committed = self._buffers.read()
@@ -142,16 +173,75 @@ class ClosureObjective(GraphObjective):
         kept = [p.grad for p in self.parameters]
         for p in self.parameters:
             p.grad = None
+        marks = self._mark()
         try:
             with torch.enable_grad(), self._random.replayed():
                 returned = self._closure()
                 self.random_after = RandomState.capture()
-            return returned, [p.grad for p in self.parameters]
+            return returned, self._unmarked(marks)
         finally:
             for p, grad in zip(self.parameters, kept, strict=True):
                 p.grad = grad
 
+    def _mark(self) -> list[tuple[Tensor, int]] | None:
+        """Where others left gradients, NaN in their place: shows whether the closure zeroes them.
+
+        Only at the start of such a step, so nothing is paid for it otherwise.
+        """
+        if not self._others_grads:
+            return None
+        self._others_grads = False
+        marks = [torch.full_like(p, math.nan) for p in self.parameters]
+        for p, mark in zip(self.parameters, marks, strict=True):
+            p.grad = mark
+        return [(mark, mark._version) for mark in marks]
+
+    def _unmarked(self, marks: list[tuple[Tensor, int]] | None) -> list[Tensor | None]:
+        grads = [p.grad for p in self.parameters]
+        for k, (mark, version) in enumerate(marks or ()):
+            if grads[k] is not mark:
+                continue
+            if mark._version == version:
+                grads[k] = None  # no gradient came here
+            elif mark.isnan().all():
+                raise ValueError(_ACCUMULATED)
+        return grads
+
+    def noise(self, run: Evaluation) -> float:
+        """A loss returned without its graph hides the precision: the modules' outputs show it."""
+        hidden = self._buffers if run.loss.grad_fn is None else None
+        return max(graph_eps(run.loss), 0.0 if hidden is None else hidden.eps)
+
+    def confirm(self, point: GraphPoint, run: Evaluation, moved: Tensor, g: Tensor) -> None:
+        """Refuse gradients that are not those of the loss the closure returned.
+
+        Along x + moved both slopes and the change of f are known; where the slopes agree with each
+        other, and the change is well above rounding, it must be what they say.
+        """
+        if self._confirmed:
+            return
+        slope, change = dot(point.grad, moved), run.loss.item() - point.value
+        bent = not abs(dot(g, moved) - slope) <= 0.1 * abs(slope)
+        if bent or not max(abs(slope), abs(change)) > 1000 * self.eps * abs(point.value):
+            return  # cannot tell, here
+        if not abs(change - slope) <= 0.2 * abs(slope):
+            raise ValueError(
+                "The gradients that the closure leaves are not those of the loss it returns: that "
+                f"changes by {change:.3g} where they say {slope:.3g}. Return what `backward()` was "
+                "called on, and leave out gradient clipping (Lightning: `gradient_clip_val`) and "
+                "loss scaling."
+            )
+        self._confirmed = True
+
     def _evaluation(self, returned: object, grads: Sequence[Tensor | None]) -> Evaluation:
+        starting, self._starting = self._starting, False
+        if returned is None and all(g is None for g in grads):
+            if not self.may_skip:
+                raise TypeError(_NOTHING)
+            if starting:
+                raise Skipped
+            nans = [torch.full_like(p, math.nan) for p in self.parameters]
+            return Evaluation(nans[0].sum(), self.parameters, grads=nans)  # so it is refused
         self.calls_backward = any(g is not None for g in grads)
         if not self.calls_backward:
             loss, aux = loss_and_aux(returned, self.what)

@@ -109,7 +109,7 @@ class GraphObjective(ABC):
     def _first_run(self, x: Tensor, graph: bool) -> Evaluation:
         self._looked = True
         run = self.run(x, graph)
-        self.eps = max(self.eps, graph_eps(run.loss))
+        self.eps = max(self.eps, self.noise(run))
         if not self._check:
             return run
         first = float(run.loss.detach())
@@ -121,6 +121,13 @@ class GraphObjective(ABC):
                 lambda: self.evaluate(x, graph), first, second, self.what, self.root
             )
         return run
+
+    def noise(self, run: Evaluation) -> float:
+        """The unit roundoff of the arithmetic that run was made in, as far as it can be seen."""
+        return graph_eps(run.loss)
+
+    def confirm(self, point: GraphPoint, run: Evaluation, moved: Tensor, g: Tensor) -> None:
+        """A chance to compare the gradient at the point, and g at x + moved, with the loss."""
 
     def value(self, run: Evaluation, x: Tensor) -> float:
         """f from a run of the loss: the loss plus weight_decay/2 |x|^2."""
@@ -291,4 +298,7 @@ class GraphPoint(ChoosingPoint):
 
     def _gradient_at(self, x: Tensor) -> Tensor:
         run = self.objective.run(x, graph=True)
-        return self.objective.gradient(run, x, False, False)[0]
+        g = self.objective.gradient(run, x, False, False)[0]
+        if run.grads is not None:
+            self.objective.confirm(self, run, x - self.x, g)
+        return g

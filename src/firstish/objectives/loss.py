@@ -11,8 +11,26 @@ def loss_and_aux(returned: object, what: str) -> tuple[Tensor, Any]:
     """The loss and what came with it: a loss function may return `(loss, aux)`."""
     loss, aux = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
     if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
-        return loss, aux
+        return loss, None if aux is None else detached(aux)
     raise wrong_loss(loss, what)
+
+
+def detached(aux: Any) -> Any:
+    """The same in dicts, lists and tuples, but without graphs: aux outlives its evaluation.
+
+    >>> import torch
+    >>> detached({"w": [torch.ones((), requires_grad=True) * 2]})
+    {'w': [tensor(2.)]}
+    """
+    if isinstance(aux, Tensor):
+        return aux.detach()
+    if type(aux) is dict:
+        return {key: detached(value) for key, value in aux.items()}
+    if isinstance(aux, tuple) and hasattr(aux, "_fields"):  # a namedtuple
+        return type(aux)(*map(detached, aux))
+    if type(aux) in (list, tuple):
+        return type(aux)(map(detached, aux))
+    return aux
 
 
 def wrong_loss(loss: object, owner: str) -> Exception:

@@ -6,7 +6,8 @@ they are called. It stays outside of them, so that nothing of it is traced into 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,6 +28,7 @@ class Buffers:
     def __init__(self) -> None:
         self.places: list[tuple[nn.Module, str]] = []
         self.before: list[Tensor] = []  # copies from before their module ran
+        self.eps = 0.0  # the largest unit roundoff in the graphs of their outputs
 
     def add(self, root: nn.Module) -> None:
         """Add a module and all in it."""
@@ -59,6 +61,7 @@ def touched_buffers(found: Buffers) -> Iterator[None]:
     handles: list[RemovableHandle] = []
 
     def enter(module: nn.Module, args: Any) -> None:
+        refuse_replicas(module)
         handles.pop().remove()
         found.add(module)
         handles.append(module.register_forward_hook(leave, always_call=True))
@@ -66,12 +69,43 @@ def touched_buffers(found: Buffers) -> Iterator[None]:
     def leave(module: nn.Module, args: Any, output: Any) -> None:
         handles.pop().remove()
         handles.append(register_module_forward_pre_hook(enter))
+        found.eps = max([found.eps, *map(graph_eps, _with_graph(output))])
 
     handles.append(register_module_forward_pre_hook(enter))
     try:
-        yield
+        with warnings.catch_warnings():
+            # torch.compile notices the hook; it is gone before the compiled module runs.
+            warnings.filterwarnings("ignore", message="Using `torch.compile.*global hooks")
+            yield
     finally:
         handles.pop().remove()
+
+
+def refuse_replicas(module: nn.Module) -> None:
+    """Refuse a module that other processes hold too.
+
+    DistributedDataParallel averages gradients that `backward()` makes, but not the loss, so that
+    its processes would accept different steps and part.
+    """
+    if isinstance(module, nn.parallel.DistributedDataParallel):
+        processes = module.process_group.size()
+        if processes > 1:
+            raise RuntimeError(
+                f"The closure calls a model in DistributedDataParallel on {processes} processes, "
+                "which does not average the loss: each would accept another step. Use `minimize` "
+                "with `FiniteSum(model, ..., process_group=...)`, which joins them."
+            )
+
+
+def _with_graph(output: Any) -> list[Tensor]:
+    """The tensors of a module's output that autograd can follow back."""
+    if isinstance(output, Tensor):
+        return [output] if output.grad_fn is not None and output.is_floating_point() else []
+    if isinstance(output, Mapping):
+        output = list(output.values())
+    if isinstance(output, list | tuple):
+        return [tensor for part in output for tensor in _with_graph(part)]
+    return []
 
 
 def graph_eps(loss: Tensor) -> float:
