@@ -101,11 +101,17 @@ def scipy_method(
         >>> result.success, result.x.round(5).tolist()
         (True, [1.0, 1.0])
     """
-    # Here and not above: the package needs no SciPy. `approx_derivative` has no public name; it is
-    # what SciPy's own methods call.
-    from scipy.optimize import OptimizeResult
-    from scipy.optimize._numdiff import approx_derivative
+    try:  # here and not above: the package needs no SciPy
+        from scipy.optimize import OptimizeResult
 
+        # It has no public name, but it is what SciPy's own methods call.
+        from scipy.optimize._numdiff import approx_derivative
+    except ModuleNotFoundError as error:
+        if error.name != "scipy":
+            raise
+        raise ModuleNotFoundError(
+            "`firstish.scipy_method` needs SciPy: pip install 'firstish[scipy]'", name="scipy"
+        ) from error
     _refuse_limits(bounds, constraints)
     method = _method(stepper, settings)
     start = _start(x0)
