@@ -132,7 +132,7 @@ def scipy_method(
         max_oracle_calls=max_oracle_calls,
         max_iterations=maxiter,
         max_seconds=max_seconds,
-        callback=watch,
+        callback=watch if callback is not None or return_all else None,
     )
     answer = OptimizeResult(
         x=result.x.numpy().copy(),

@@ -188,7 +188,8 @@ class NumpyPoint(Point):
         if objective.hess is not None:
             if self._matrix is None:
                 self._matrix = objective.matrix(self._x)
-            return objective.product(self._matrix.dot(v.numpy()), self._x, "`hess(x)` times g")
+            Hv = self._matrix.dot(v.numpy().copy())
+            return objective.product(Hv, self._x, "`hess(x)` times a vector")
         if objective.hessp is not None:
             Hv = objective.hessp(self._x.copy(), v.numpy().copy())
             return objective.product(Hv, self._x, "`hessp`")
