@@ -62,4 +62,4 @@ def _tensor(X):
         return torch.as_tensor(X)
     X = X.tocsr()
     parts = (torch.as_tensor(part) for part in (X.indptr, X.indices, X.data))
-    return torch.sparse_csr_tensor(*parts, size=X.shape)
+    return torch.sparse_csr_tensor(*parts, size=X.shape, check_invariants=True)
