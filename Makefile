@@ -13,7 +13,7 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 	$(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint types unit docs mutations bench bench-linear race bench-memory bench-processes bench-sample format clean
+.PHONY: help setup run test test-all test-oldest lint types unit docs mutations bench bench-linear race bench-memory bench-processes bench-sample format clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -33,8 +33,12 @@ run: $(STAMP) ## compare the methods on the digits
 test: lint types unit docs ## all checks: lint, types, unit, docs
 
 # Outside of `make test`: slow to install, and not ours to mend. Without Chromium its tests skip and say so.
-test-all: $(HEAVY) ## the heavy tests: the page in Chromium, TensorBoard, trainers
+test-all: $(HEAVY) ## the heavy tests: the page in Chromium, TensorBoard, trainers, the wheel
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest tests_heavy $(ARGS)
+
+# Fetches 2.5 GB: that torch has no build without CUDA on PyPI.
+test-oldest: $(STAMP) ## the core's tests on the oldest torch we claim (5 GB on disk)
+	$(BIN)/python tests_heavy/oldest.py $(ARGS)
 
 # Debian's Chromium, driven by playwright: its own download of a browser needs another network.
 $(HEAVY): $(STAMP)

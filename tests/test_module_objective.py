@@ -424,3 +424,11 @@ def test_minimize_finds_the_least_squares_solution(data):
     solution = torch.linalg.lstsq(design, data[1]).solution
     torch.testing.assert_close(model.weight.detach(), solution[:3].T, rtol=0, atol=1e-8)
     torch.testing.assert_close(model.bias.detach(), solution[3], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("release", ["2.4.0", "2.4.1+cu121"])
+def test_a_compiled_module_is_refused_where_torch_would_not_see_the_trials(release, monkeypatch):
+    model = nn.Sequential(torch.compile(nn.Linear(2, 2), backend="eager"), nn.Linear(2, 1))
+    monkeypatch.setattr(torch, "__version__", release)
+    with pytest.raises(RuntimeError, match=r"needs torch 2.5 or later here; this is 2\.4"):
+        ModuleObjective(model, mse_loss, torch.ones(3, 2), torch.ones(3, 1))

@@ -231,6 +231,8 @@ def test_auto_falls_back_in_a_closure_too(reuse):
 
 
 def test_auto_falls_back_on_a_compiled_module_whose_names_gain_a_prefix():
+    if torch.__version__.startswith("2.4."):
+        pytest.skip("before torch 2.5 a compiled module keeps to its own parameters")
     torch._dynamo.reset()
     model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1))
     compiled = torch.compile(model, backend="aot_eager")

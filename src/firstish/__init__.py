@@ -2,6 +2,7 @@
 
 from firstish import baselines, theory
 from firstish.errors import NondeterministicError, NonFiniteError, ProductError, RankError
+from firstish.interop.scipy_method import scipy_method
 from firstish.line_search import Armijo, NonMonotone
 from firstish.loop import Status
 from firstish.methods import (
@@ -23,6 +24,7 @@ from firstish.objectives import (
     LinearModel,
     Meter,
     ModuleObjective,
+    NumpyObjective,
     Objective,
     Point,
     Product,
@@ -56,6 +58,7 @@ __all__ = [
     "NonFiniteError",
     "NonMonotone",
     "NondeterministicError",
+    "NumpyObjective",
     "Objective",
     "PlaneStep",
     "Point",
@@ -76,5 +79,6 @@ __all__ = [
     "estimate_max_lipschitz",
     "families",
     "minimize",
+    "scipy_method",
     "theory",
 ]

@@ -25,7 +25,9 @@ def _exponent(v: Tensor) -> int:
 
 
 def _shifted(v: Tensor, e: int) -> Tensor:
-    return torch.ldexp(v.to(_wide(v)), torch.tensor(-e, device=v.device))
+    # In two halves: 2^-e itself may overflow, as it does inside torch.ldexp before torch 2.5.
+    half = -e // 2
+    return v.to(_wide(v)).mul(math.ldexp(1.0, half)).mul(math.ldexp(1.0, -e - half))
 
 
 def dot(a: Tensor, b: Tensor) -> float:

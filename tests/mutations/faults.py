@@ -31,6 +31,7 @@ SHARDED = "tests/sharded/test_sharded.py::"
 LINEAR = "tests/objectives/test_linear_model.py::"
 PASSES = "tests/objectives/test_linear_passes.py::"
 TRAINERS = "tests/test_trainers.py::"
+SCIPY = "tests/interop/test_scipy_method.py::"
 
 FAULTS = [
     # scaling.py
@@ -762,5 +763,62 @@ FAULTS = [
         "            if False:",
         "a closure that forgets to return its loss trains nothing, in silence",
         TRAINERS + "test_none_in_the_first_step_is_an_error_that_knows_of_lightning",
+    ),
+    # SciPy's users
+    Fault(
+        "tol-overlooked",
+        "interop/scipy_method.py",
+        "for limit in (gtol, tol, default)",
+        "for limit in (gtol, default)",
+        "SciPy's tol left out",
+        SCIPY + "test_tol_is_gtol_unless_gtol_is_given",
+    ),
+    Fault(
+        "gradient-not-copied",
+        "objectives/numpy_function.py",
+        "np.array(vector, dtype=x.dtype)",
+        "np.asarray(vector, dtype=x.dtype)",
+        "a gradient that jac writes over next time",
+        SCIPY + "test_functions_may_write_into_what_they_get_and_return_one_array",
+    ),
+    Fault(
+        "memoized-gradient-asked-late",
+        "interop/scipy_calls.py",
+        'if type(fun).__name__ != "MemoizeJac"',
+        'if type(fun).__name__ != "Memoize"',
+        "jac=True evaluated again for a point before the last one",
+        SCIPY + "test_jac_true_evaluates_once_although_forward_tracking_looks_further",
+    ),
+    Fault(
+        "value-again-for-the-difference",
+        "interop/scipy_calls.py",
+        "known = last is not None and np.array_equal(last[0], x)",
+        "known = False",
+        "f evaluated again for its own finite difference",
+        SCIPY + "test_a_gradient_by_differences_is_scipys_two_point_and_counted",
+    ),
+    Fault(
+        "args-before-the-vector",
+        "interop/scipy_calls.py",
+        "return self._call(*where, *self._args)",
+        "return self._call(*where[:1], *self._args, *where[1:])",
+        "hessp called with args before the vector",
+        SCIPY + "test_args_reach_every_function",
+    ),
+    Fault(
+        "matrix-at-every-product",
+        "objectives/numpy_function.py",
+        "            if self._matrix is None:",
+        "            if True:",
+        "the Hessian evaluated again at the same point",
+        SCIPY + "test_a_hessian_is_evaluated_once_at_a_point",
+    ),
+    Fault(
+        "stop-iteration-is-success",
+        "interop/scipy_method.py",
+        "Status.STOPPED: 99",
+        "Status.STOPPED: 0",
+        "a run that the callback stopped, reported as converged",
+        SCIPY + "test_stop_iteration_ends_the_run_as_scipys_methods_end",
     ),
 ]

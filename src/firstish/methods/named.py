@@ -8,13 +8,13 @@ from firstish.methods.plane_step import PlaneStep
 from firstish.methods.scaled_gradient import ScaledGradient
 
 
-def method_of(given: AnyMethod | str | None, call: str, default: str = "lazy") -> AnyMethod:
-    """A method from its name, from itself, or the default.
+def method_of(given: AnyMethod | str | None, call: str, word: str = "method") -> AnyMethod:
+    """A method from its name, from itself, or the default; `word` is what the call names it by.
 
     >>> method_of("plane", "minimize").memory, method_of("MRCG", "minimize").scaling
     (3, 'MRCG')
     """
-    given = default if given is None else given
+    given = "lazy" if given is None else given
     if isinstance(given, str):
         named: dict[str, type[LazyStep] | type[PlaneStep]] = {"lazy": LazyStep, "plane": PlaneStep}
         if given.lower() in named:
@@ -23,13 +23,13 @@ def method_of(given: AnyMethod | str | None, call: str, default: str = "lazy") -
             return ScaledGradient(scaling=given)
         except ValueError:
             raise ValueError(
-                f"`{call}(method={given!r})` is unknown. Use 'lazy', 'plane', a scaling such as "
+                f"`{call}({word}={given!r})` is unknown. Use 'lazy', 'plane', a scaling such as "
                 "'CGMR', 'MRCG', 'CG', 'ASD' or 'DY', or a method such as `LazyStep(memory=20)`."
             ) from None
     is_method = all(hasattr(given, name) for name in ("init", "step", "depth"))
     if isinstance(given, type) or not is_method:
         raise TypeError(
-            f"`{call}(method=...)` must be a name such as 'lazy' or 'CGMR', or a method such as "
+            f"`{call}({word}=...)` must be a name such as 'lazy' or 'CGMR', or a method such as "
             f"`ScaledGradient(scaling='CGMR')`, got {given!r}."
         )
     return given

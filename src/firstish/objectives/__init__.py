@@ -5,6 +5,7 @@ from firstish.objectives.finite_sum import FiniteSum
 from firstish.objectives.function import FunctionObjective
 from firstish.objectives.linear import LinearModel
 from firstish.objectives.module import ModuleObjective
+from firstish.objectives.numpy_function import NumpyObjective
 from firstish.objectives.point import Depth, Meter, Objective, Point, Product
 from firstish.objectives.row_curvature import estimate_max_lipschitz
 from firstish.objectives.sampling import HessianSample
@@ -20,6 +21,7 @@ __all__ = [
     "LinearModel",
     "Meter",
     "ModuleObjective",
+    "NumpyObjective",
     "Objective",
     "Point",
     "Product",

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -29,6 +30,7 @@ class FunctionalLoss:
             raise TypeError(f"`{call}(model=...)` must be an nn.Module, got {model!r}.")
         if not callable(loss_fn):
             raise TypeError(f"`{call}(loss_fn=...)` must be callable, got {loss_fn!r}.")
+        _refuse_compiled(model, call)
         self.given = model
         self.model = _unwrapped(model, call)
         named = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
@@ -64,6 +66,17 @@ class FunctionalLoss:
         for name in buffers:
             buffers[name] = swapped[name]  # where the model has replaced one
         return result
+
+
+def _refuse_compiled(model: nn.Module, call: str) -> None:
+    """Before torch 2.5 a compiled module keeps to its own parameters, whatever is put in place."""
+    release = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if release < (2, 5) and any(hasattr(module, "_orig_mod") for module in model.modules()):
+        raise RuntimeError(
+            f"`{call}(model=...)` has a module compiled by torch.compile, which needs torch 2.5 or "
+            f"later here; this is {torch.__version__}. Use the module that was compiled, or "
+            "`ScaledGD`."
+        )
 
 
 def _unwrapped(model: nn.Module, call: str) -> nn.Module:

@@ -111,7 +111,7 @@ def _with_graph(output: Any) -> list[Tensor]:
 def graph_eps(loss: Tensor) -> float:
     """The largest unit roundoff in the graph of a loss: autocast and casts leave their dtype there.
 
-    `_input_metadata` is private; without it only the dtype of the loss itself is seen.
+    What a node remembers is private; without it only the dtype of the loss itself is seen.
     """
     found, seen, waiting = torch.finfo(loss.dtype).eps, set(), [loss.grad_fn]
     while waiting:
@@ -119,11 +119,26 @@ def graph_eps(loss: Tensor) -> float:
         if node is None or node in seen:
             continue
         seen.add(node)
-        for meta in getattr(node, "_input_metadata", ()):
-            if meta.dtype.is_floating_point:
-                found = max(found, torch.finfo(meta.dtype).eps)
+        for dtype in _dtypes(node):
+            if dtype.is_floating_point:
+                found = max(found, torch.finfo(dtype).eps)
         waiting += [parent for parent, _ in node.next_functions]
     return found
+
+
+def _dtypes(node: Any) -> list[torch.dtype]:
+    """Those of the gradients that will reach a node of the graph."""
+    metadata = getattr(node, "_input_metadata", None)
+    if metadata is not None:
+        return [meta.dtype for meta in metadata]
+    # torch 2.4 has no metadata. Saved tensors show at least the half precisions of autocast; a
+    # single one among doubles may be a constant.
+    try:
+        saved = [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
+    except RuntimeError:  # freed: a closure has called backward()
+        return []
+    halves = (torch.float16, torch.bfloat16)
+    return [t.dtype for t in saved if isinstance(t, Tensor) and t.dtype in halves]
 
 
 def refuse_nondeterministic(

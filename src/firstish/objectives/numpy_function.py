@@ -1,0 +1,217 @@
+"""f, its gradient and its products as NumPy functions, in the words of SciPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from firstish.objectives.point import Depth, Meter, Point, Product
+from firstish.objectives.products import FLOAT64_EPS, difference
+
+Array = NDArray[Any]
+
+
+class NumpyObjective:
+    """A function of a NumPy vector, with its gradient.
+
+    The functions are called with a copy of x of their own. What is counted as `passes` is a value
+    1, a gradient 1 (`jac_passes`), a product 2 and a gradient elsewhere 2: what they do inside
+    cannot be seen.
+
+    Args:
+        fun: x -> f(x); with `jac=True`, x -> (f(x), g(x)).
+        jac: x -> g(x); True if `fun` returns both.
+        hess: x -> H(x), an array, a sparse array or a linear operator.
+        hessp: (x, v) -> H(x) v; not used if `hess` is there. Without either, products are
+            differences of gradients.
+        jac_error: how far the gradient may be off, relative to the largest one; rounding alone by
+            default, more where it is a finite difference of `fun`.
+        jac_passes: what a gradient costs, in values.
+
+    Examples:
+        >>> import numpy as np, torch, firstish
+        >>> objective = NumpyObjective(lambda x: float(np.sum(x**4)), lambda x: 4 * x**3)
+        >>> x0 = torch.tensor([1.0, 2.0], dtype=torch.float64)
+        >>> firstish.minimize(objective, x0).success
+        True
+    """
+
+    def __init__(
+        self,
+        fun: Callable[[Array], Any],
+        jac: Callable[[Array], Any] | Literal[True],
+        *,
+        hess: Callable[[Array], Any] | None = None,
+        hessp: Callable[[Array, Array], Any] | None = None,
+        jac_error: float = 0.0,
+        jac_passes: float = 1,
+    ) -> None:
+        for name, call in (("fun", fun), ("jac", jac), ("hess", hess), ("hessp", hessp)):
+            needed = name in ("fun", "jac") or call is not None
+            if needed and not callable(call) and not (name == "jac" and call is True):
+                raise TypeError(f"`NumpyObjective({name}=...)` must be callable, got {call!r}.")
+        self.fun, self.jac, self.hess, self.hessp = fun, jac, hess, hessp
+        self.jac_error, self.jac_passes = jac_error, jac_passes
+        self.meter = Meter()
+        self.eps = FLOAT64_EPS  # the coarsest of what x, f and g have come in
+        self.grad_scale = 0.0  # the largest gradient norm seen
+        self.accepted: NumpyPoint | None = None  # the current point of the last run
+
+    def at(self, x: Tensor, depth: Depth = "product") -> NumpyPoint:
+        """The point x, not yet evaluated."""
+        return NumpyPoint(self, x, depth)
+
+    def check_vector(self, x: Tensor) -> None:
+        """Refuse a vector that NumPy cannot read."""
+        if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+            raise TypeError(
+                "`minimize(NumpyObjective(...), x0)` needs x0 in float64 or float32 on the CPU, "
+                f"got {x.dtype} on {x.device}. Use `x0.double().cpu()`."
+            )
+
+    def see(self, dtype: np.dtype[Any]) -> None:
+        """Remember how coarse the arithmetic is."""
+        if dtype.kind == "f":
+            self.eps = max(self.eps, float(np.finfo(dtype).eps))
+
+    def value(self, x: Array) -> tuple[float, Tensor | None]:
+        """f(x), and the gradient where it comes along."""
+        returned, gradient = self.fun(x.copy()), None
+        if self.jac is True:
+            try:
+                returned, g = returned
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"`jac=True` says that `fun` returns (f, g), but it returned {returned!r}."
+                ) from None
+            gradient = self._vector(g, x, "the gradient of `fun`")
+            self.meter.passes += self.jac_passes
+        self.meter.passes += 1
+        return self._number(returned), gradient
+
+    def gradient(self, x: Array) -> Tensor:
+        """g(x)."""
+        if self.jac is True:
+            _, gradient = self.value(x)
+            assert gradient is not None  # it comes along
+            return gradient
+        self.meter.passes += self.jac_passes
+        return self._vector(self.jac(x.copy()), x, "`jac`")
+
+    def matrix(self, x: Array) -> Any:
+        """H(x), as something with `dot`."""
+        assert self.hess is not None
+        H: Any = self.hess(x.copy())
+        if not hasattr(H, "dot") or hasattr(H, "__array__"):  # neither sparse nor an operator
+            H = np.atleast_2d(np.asarray(H))
+        if H.shape != (x.size, x.size):
+            raise ValueError(
+                f"`hess` returned an array of shape {H.shape} where x has {x.size} entries. "
+                f"Return one of shape {(x.size, x.size)}."
+            )
+        return H
+
+    def product(self, Hv: Any, x: Array, name: str) -> Product:
+        """What `hess` or `hessp` gave, up to the rounding of the arithmetic."""
+        self.meter.passes += 2
+        error = 0.0 if self.eps <= FLOAT64_EPS else 8 * self.eps
+        return Product(self._vector(Hv, x, name), error)
+
+    def _number(self, returned: Any) -> float:
+        number = np.asarray(returned)
+        if number.size != 1 or number.dtype.kind not in "fiub":
+            raise ValueError(
+                f"`fun` must return one real number, got {returned!r}. "
+                "Sum or average what it returns; for `(f, g)` say `jac=True`."
+            )
+        self.see(number.dtype)
+        return float(number.item())
+
+    def _vector(self, returned: Any, x: Array, name: str) -> Tensor:
+        vector = np.asarray(returned)
+        if vector.size != x.size or vector.dtype.kind not in "fiub":
+            raise ValueError(
+                f"{name} returned {vector.dtype} of shape {vector.shape} where x has {x.size} "
+                "entries. Return a real number for each."
+            )
+        self.see(vector.dtype)
+        # A copy: functions may write their next result into the same array.
+        return torch.from_numpy(np.array(vector, dtype=x.dtype).reshape(-1))
+
+
+class NumpyPoint(Point):
+    """A point of a `NumpyObjective`."""
+
+    _with_value: Tensor | None = None  # the gradient that came along with the value
+    _matrix: Any = None
+
+    def __init__(self, objective: NumpyObjective, x: Tensor, depth: Depth) -> None:
+        super().__init__(x, objective.meter, depth)
+        self.objective = objective
+        self._x: Array = x.numpy()
+        objective.see(self._x.dtype)
+
+    @property
+    def eps(self) -> float:
+        """Unit roundoff of the arithmetic f is computed in."""
+        return self.objective.eps
+
+    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+        """Another point of the same objective."""
+        return self.objective.at(x, depth)
+
+    def accept(self) -> None:
+        """Become the objective's current point."""
+        self.objective.accepted = self
+
+    def release(self) -> None:
+        """Drop the matrix."""
+        self._matrix = None
+
+    def _value(self) -> float:
+        value, self._with_value = self.objective.value(self._x)
+        return value
+
+    def _gradient(self) -> Tensor:
+        if self._with_value is not None:
+            return self._with_value
+        return self.objective.gradient(self._x)
+
+    def _product(self, v: Tensor) -> Product:
+        objective = self.objective
+        if objective.hess is not None:
+            if self._matrix is None:
+                self._matrix = objective.matrix(self._x)
+            Hv = self._matrix.dot(v.numpy().copy())
+            return objective.product(Hv, self._x, "`hess(x)` times a vector")
+        if objective.hessp is not None:
+            Hv = objective.hessp(self._x.copy(), v.numpy().copy())
+            return objective.product(Hv, self._x, "`hessp`")
+        return self._difference(v)
+
+    def _difference(self, v: Tensor) -> Product:
+        """(g(x + e v) - g(x)) / e."""
+        objective = self.objective
+        scale = max(objective.grad_scale, self.grad_norm)
+        if objective.jac_error:  # differences of f have the noise of f in every entry
+            scale = max(scale, math.sqrt(self.x.numel()) * abs(self.value))
+        objective.grad_scale = scale
+        return difference(
+            self._gradient_at,
+            self.x,
+            self.grad,
+            v,
+            eps=max(self.eps, objective.jac_error),
+            grad_scale=scale,
+        )
+
+    def _gradient_at(self, x: Tensor) -> Tensor:
+        if self.objective.jac is not True:
+            self.meter.passes += 1  # the value inside it
+        return self.objective.gradient(x.numpy())

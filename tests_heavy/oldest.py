@@ -1,0 +1,75 @@
+"""The tests of the core on the oldest torch that pyproject.toml allows: `make test-oldest`.
+
+That torch comes from PyPI with the CUDA libraries it was linked to: 2.5 GB to fetch, 5 GB on disk,
+in a folder that is removed afterwards (`--venv FOLDER` keeps it and uses it again).
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LEFT_OUT = [
+    "experiments",  # the runner, the problems and what draws them are not the core
+    "problems",
+    "benchmarks",
+    "mutations",
+    "sharded",  # torch.distributed.fsdp.fully_shard came with torch 2.6
+    "test_claims.py",
+    "test_documents.py",
+    "test_examples.py",
+]
+# torch 2.4 warns of its own calls when a tensor is pickled.
+OWN_WARNING = "ignore:You are using `torch.load`:FutureWarning"
+
+
+def oldest() -> str:
+    """The version of the requirement torch>=2.4: 2.4.0."""
+    found = re.search(r'"torch>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert found, "pyproject.toml has no requirement of the form torch>=VERSION"
+    version = found.group(1)
+    return version + ".0" * (2 - version.count("."))
+
+
+def install(folder: Path, version: str) -> None:
+    python = folder / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [python, "-m", "pip", "install", "-q", f"torch=={version}"]
+    subprocess.run(pip, check=True)
+    subprocess.run([*pip, "-e", f"{ROOT}[dev]"], check=True)
+
+
+def test(folder: Path, more: list[str]) -> int:
+    chosen = [
+        path
+        for path in sorted((ROOT / "tests").iterdir())
+        if path.name not in LEFT_OUT and (path.is_dir() or path.name.startswith("test_"))
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    command = [folder / "bin" / "python", "-m", "pytest", "-q", "-n", "2", "-W", OWN_WARNING]
+    nothing = ["-p", "no:cacheprovider"]
+    files = [path for path in chosen if path.name != "__pycache__"]
+    return subprocess.run(
+        [*command, *nothing, *files, *more], cwd=ROOT, env=environment, check=False
+    ).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--venv", type=Path, help="keep the environment here")
+    chosen, more = parser.parse_known_args()
+    with tempfile.TemporaryDirectory(prefix="firstish-oldest-") as name:
+        folder = (chosen.venv or Path(name)).resolve()
+        version = oldest()
+        install(folder, version)
+        print(f"torch {version} in {folder}", flush=True)
+        return test(folder, more)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
