@@ -75,7 +75,9 @@ def child(folder: Path, rows: int, chunk_size: int, iterations: int) -> None:
     data = (inputs.view(rows, WIDTH), labels)
     with Peak() as peak:
         objective = firstish.FiniteSum(model, loss_fn, data, chunk_size=chunk_size)
-        result = firstish.minimize(objective, model, gtol=0, max_iterations=iterations)
+        result = firstish.minimize(
+            objective, model, method="CGMR", gtol=0, max_iterations=iterations
+        )
     assert result.iterations == iterations, result.message
     print(peak.kib)
 

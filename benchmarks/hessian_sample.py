@@ -44,6 +44,7 @@ def run(
     return firstish.minimize(
         objective,
         model,
+        method="CGMR",  # a product at every step
         gtol=0,
         max_oracle_calls=calls,
         callback=lambda progress: progress.value <= target,

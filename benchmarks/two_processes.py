@@ -49,6 +49,7 @@ def child(rows: int, iterations: int) -> None:
     result = firstish.minimize(
         objective,
         model,
+        method="CGMR",
         gtol=0,
         max_iterations=iterations + 1,
         callback=lambda _: clock.append(time.process_time()),
