@@ -121,8 +121,13 @@ def _turned(A: Tensor) -> Tensor:
     row = np.repeat(np.arange(rows, dtype=column.dtype), np.diff(ends))[order]
     crow = np.zeros(columns + 1, dtype=ends.dtype)
     np.cumsum(np.bincount(column, minlength=columns), out=crow[1:])
-    parts = (torch.from_numpy(part) for part in (crow, row, entry[order]))
-    return torch.sparse_csr_tensor(*parts, (columns, rows), check_invariants=False)
+    return torch.sparse_csr_tensor(
+        torch.from_numpy(crow),
+        torch.from_numpy(row),
+        torch.from_numpy(entry[order]),
+        (columns, rows),
+        check_invariants=False,
+    )
 
 
 def _short(A: Tensor) -> Tensor:

@@ -165,5 +165,10 @@ def as_tensor(array: Any) -> Tensor:
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         if not sp.issparse(array):
             return torch.from_numpy(array)
-        parts = (torch.from_numpy(part) for part in (array.indptr, array.indices, array.data))
-        return torch.sparse_csr_tensor(*parts, array.shape, check_invariants=False)
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(array.indptr),
+            torch.from_numpy(array.indices),
+            torch.from_numpy(array.data),
+            array.shape,
+            check_invariants=False,
+        )

@@ -167,7 +167,7 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     def _weights(
         self,
         X: Any,
-        y: NDArray[Any],
+        y: Any,
         classes: NDArray[Any],
         labels: NDArray[np.intp],
         given: ArrayLike | None,
@@ -177,7 +177,7 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         if self.class_weight is None:
             return weights
         balanced = {} if weights is None else {"sample_weight": weights}
-        each = compute_class_weight(self.class_weight, classes=classes, y=y, **balanced)
+        each: Array = compute_class_weight(self.class_weight, classes=classes, y=y, **balanced)
         return each[labels] if weights is None else weights * each[labels]
 
     def __sklearn_tags__(self) -> Any:

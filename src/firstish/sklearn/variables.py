@@ -127,9 +127,7 @@ def diagonal(A: Any, weights: Array, bends: Array, lam: float, intercept: bool) 
     return _variables(1 / np.sqrt(spread), mean[None] if intercept else None, total)
 
 
-def whitened(
-    A: Any, weights: Array, bends: Array, lam: float, intercept: bool
-) -> Variables | None:
+def whitened(A: Any, weights: Array, bends: Array, lam: float, intercept: bool) -> Variables | None:
     """The change of variables by G, d_i being weights times bends; None if G is singular.
 
     One matrix for each score, or one for all where those would be too large.
@@ -149,14 +147,19 @@ def _root(
     A: Any, weights: Array, bend: Array, lam: float, intercept: bool
 ) -> tuple[Array | None, Array]:
     """R, and the mean it is centred at."""
-    total = weights @ bend
+    total = float(weights @ bend)
     # Few items bend much where the classes are told apart well. What is left out is made up for.
     kept = np.flatnonzero(bend >= LEAST_SHARE * total)
     d = weights[kept] * bend[kept]
+    mean = np.zeros(A.shape[1])
+    if not total > 0:  # no item bends: G says nothing
+        return None, mean
     d *= total / d.sum()
-    G, mean = _sparse_gram(A, kept, d) if sp.issparse(A) else _dense_gram(A, kept, d)
     if intercept:
-        G -= np.outer(mean, mean) * total
+        item = np.zeros(A.shape[0])
+        item[kept] = d / total
+        mean = item @ A
+    G = _sparse_gram(A, kept, d, mean) if sp.issparse(A) else _dense_gram(A, kept, d, mean)
     G.flat[:: len(G) + 1] += lam + DIGITS * np.abs(G).max()
     L, info = torch.linalg.cholesky_ex(torch.from_numpy(G))
     if info.item() != 0:
@@ -170,7 +173,8 @@ def _squares(A: Any, weights: Array) -> Array:
     """sum weights_i a_ij^2 for each column j."""
     if sp.issparse(A):
         squares = A.data * A.data * np.repeat(weights, np.diff(A.indptr))
-        return np.bincount(A.indices, squares, minlength=A.shape[1])
+        sums: Array = np.bincount(A.indices, squares, minlength=A.shape[1]).astype(np.float64)
+        return sums
     second = np.zeros(A.shape[1])
     for start in range(0, len(A), CHUNK):
         S = A[start : start + CHUNK]
@@ -178,27 +182,25 @@ def _squares(A: Any, weights: Array) -> Array:
     return second
 
 
-def _sparse_gram(A: Any, kept: NDArray[np.intp], d: Array) -> tuple[Array, Array]:
+def _sparse_gram(A: Any, kept: NDArray[np.intp], d: Array, mean: Array) -> Array:
     S = A[kept]
     weighed = S.copy()
     weighed.data *= np.repeat(d, np.diff(S.indptr))
-    G = (S.T @ weighed).toarray()
-    return G, (S.T @ d) / d.sum()
+    G: Array = (S.T @ weighed).toarray()
+    G -= np.outer(mean, mean) * d.sum()
+    return G
 
 
-def _dense_gram(A: Any, kept: NDArray[np.intp], d: Array) -> tuple[Array, Array]:
-    size = A.shape[1]
-    G, first = torch.zeros(size, size, dtype=torch.float64), np.zeros(size)
+def _dense_gram(A: Array, kept: NDArray[np.intp], d: Array, mean: Array) -> Array:
+    G = torch.zeros(len(mean), len(mean), dtype=torch.float64)
     for start in range(0, len(kept), CHUNK):
-        S, part = A[kept[start : start + CHUNK]], d[start : start + CHUNK]
-        first += part @ S
-        weighed = torch.from_numpy(S * np.sqrt(part)[:, None])
+        chunk = slice(start, start + CHUNK)
+        weighed = torch.from_numpy((A[kept[chunk]] - mean) * np.sqrt(d[chunk])[:, None])
         G.addmm_(weighed.T, weighed)
-    return G.numpy(), first / d.sum()
+    gram: Array = G.numpy()
+    return gram
 
 
 def _variables(R: Array, mean: Array | None, total: Array) -> Variables:
     scale = torch.from_numpy(1 / np.sqrt(np.where(total > 0, total, 1)))
-    return Variables(
-        torch.from_numpy(R), None if mean is None else torch.from_numpy(mean), scale
-    )
+    return Variables(torch.from_numpy(R), None if mean is None else torch.from_numpy(mean), scale)
