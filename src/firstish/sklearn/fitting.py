@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor
 from firstish.loop import Limits, Run, Status
 from firstish.methods.base import AnyMethod
 from firstish.methods.lazy_step import LazyStep
-from firstish.objectives.families import Family
+from firstish.objectives.families import Family, Multinomial
 from firstish.objectives.linear import LinearModel, LinearPoint
 from firstish.objectives.substituted import Substituted, SubstitutedPoint
 from firstish.sklearn.variables import Array, Variables, diagonal, price, whitened
@@ -44,6 +44,14 @@ class Task:
     penalty: float
     intercept: bool
 
+    @property
+    def sum_zero(self) -> bool:
+        """Whether the rows of the minimiser add up to 0, because the loss sees differences alone.
+
+        It bends in no direction that changes all rows alike; the variables then leave those out.
+        """
+        return isinstance(self.family, Multinomial)
+
     def total(self) -> float:
         """What the losses are divided by."""
         return float(self.A.shape[0] if self.weights is None else self.weights.sum())
@@ -66,7 +74,8 @@ class Task:
         weights = np.full(n, 1 / n) if self.weights is None else self.weights / self.total()
         bends = point.bends().view(n, rows).numpy()
         given = (self.A, weights, bends, self.penalty / self.total(), self.intercept)
-        return (whitened(*given) if whiten else None) or diagonal(*given)
+        made = (whitened(*given) if whiten else None) or diagonal(*given)
+        return replace(made, sum_zero=self.sum_zero)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,7 @@ def fit(
     """
     method = LazyStep() if method is None else method
     objective = task.objective()
-    x = torch.from_numpy(np.ascontiguousarray(start, dtype=np.float64)).reshape(-1)
+    x = torch.from_numpy(start - start.mean(0) if task.sum_zero else start).reshape(-1)
     point = objective.at(x, method.depth)
     rows, iterations = len(start), 0
     change: float = max(FIRST_CHANGE, price(task.A, rows)) if precondition else np.inf

@@ -97,7 +97,7 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         if len(classes) < 2:
             raise ValueError(
                 "`ScaledLogisticRegression.fit(X, y)` needs samples of at least 2 classes, got "
-                f"one class, {classes[0]!r}."
+                f"one class, {classes[0]}."
             )
         before = self._before(classes, X.shape[1]) if self.warm_start else None
         weights = self._weights(X, y, classes, labels, sample_weight)

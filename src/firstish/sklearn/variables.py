@@ -42,27 +42,32 @@ class Variables:
         R: (rows or 1, d, d), or (rows or 1, d) for a diagonal.
         mean: m, (rows or 1, d); None where there is no intercept.
         scale: s, (rows,).
+        sum_zero: whether the mean over the rows is taken off.
     """
 
     R: Tensor
     mean: Tensor | None
     scale: Tensor
+    sum_zero: bool = False
 
     def forward(self, u: Tensor) -> Tensor:
         """T u."""
+        return self._levelled(self._rows(u)).reshape(-1)
+
+    def _rows(self, u: Tensor) -> Tensor:
         U = u.view(len(self.scale), -1)
         if self.mean is None:
-            return self._times(U, False).reshape(-1)
+            return self._times(U, False)
         X = torch.empty_like(U)
         w = self._times(U[:, :-1], False)
         X[:, :-1] = w
         torch.mul(U[:, -1], self.scale, out=X[:, -1])
         X[:, -1] -= (w * self.mean).sum(1)
-        return X.view(-1)
+        return X
 
     def transposed(self, g: Tensor) -> Tensor:
         """T'g."""
-        G = g.view(len(self.scale), -1)
+        G = self._levelled(g.view(len(self.scale), -1))
         if self.mean is None:
             return self._times(G, True).reshape(-1)
         U = torch.empty_like(G)
@@ -70,6 +75,9 @@ class Variables:
         U[:, :-1] = self._times(torch.addcmul(G[:, :-1], b[:, None], self.mean, value=-1), True)
         torch.mul(b, self.scale, out=U[:, -1])
         return U.view(-1)
+
+    def _levelled(self, X: Tensor) -> Tensor:
+        return X - X.mean(0) if self.sum_zero else X
 
     def _times(self, V: Tensor, turned: bool) -> Tensor:
         """R v or R'v for each row v of V."""
