@@ -176,15 +176,16 @@ def test_it_warns_when_it_did_not_converge():
         ScaledLogisticRegression().fit(X, y)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_change_of_variables_saves_iterations(weighted):
-    X, y, w = data(3, rows=400)
+def test_a_change_of_variables_saves_iterations(classes, weighted):
+    X, y, w = data(classes, rows=400)
     w = w if weighted else None
     with_it, without = (
         ScaledLogisticRegression(tol=1e-7, max_iter=20_000, precondition=on).fit(X, y, w).n_iter_[0]
         for on in (True, False)
     )
-    assert with_it < without / 2
+    assert with_it < without / 4
 
 
 def closed_form(X, y, alpha, w):
