@@ -32,7 +32,8 @@ LAYERS = [
     {"minimize", "optim"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
-TOP = {"experiments", "cli", "__main__"}  # the runner: the library knows nothing of it
+# The runner and the doors that need an extra: the library knows nothing of them.
+TOP = {"experiments", "cli", "__main__", "sklearn"}
 
 
 def name_of(path):
