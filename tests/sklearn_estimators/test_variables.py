@@ -95,7 +95,7 @@ def test_items_that_bend_little_are_left_out_and_made_up_for():
     A, weights, bends = numbers(1, False)
     bends[::2] = 0.05  # less than half the mean
     few, weighed = A[1::2], weights[1::2] * bends[1::2, 0]
-    total = float(weights @ bends)
+    total = float(weights @ bends[:, 0])
     T = whitened(A, weights, bends, 0.1, True)
     exact = whitened(few, weighed / weighed.sum(), np.full((30, 1), total), 0.1, True)
     torch.testing.assert_close(T.R, exact.R)
