@@ -13,10 +13,10 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 	$(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all test-oldest lint types unit docs mutations bench bench-linear race bench-memory bench-processes bench-sample format clean
+.PHONY: help setup run test test-all test-oldest lint types unit docs mutations bench bench-linear bench-estimators race bench-memory bench-processes bench-sample format clean
 
 help: ## list the targets
-	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: $(STAMP) ## make .venv and install everything into it
 
@@ -70,6 +70,9 @@ bench: $(STAMP) ## time per iteration over the bare autograd calls
 
 bench-linear: $(STAMP) ## time per iteration of a linear model against autograd (1.2 GB)
 	$(BIN)/python benchmarks/linear_model.py $(ARGS)
+
+bench-estimators: $(STAMP) ## time of a fit against scikit-learn's solvers (ARGS='--data DIR')
+	$(BIN)/python benchmarks/estimators.py $(ARGS)
 
 race: $(STAMP) ## every method on 104 problems (ARGS=--quick: two minutes)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/race.py $(ARGS)

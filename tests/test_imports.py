@@ -34,7 +34,8 @@ LAYERS = [
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 LATE = {"firstish.interop.scipy_method": {"scipy"}}  # imported by a function: they are extras
-TOP = {"experiments", "cli", "__main__"}  # the runner: the library knows nothing of it
+# The runner and the doors that need an extra: the library knows nothing of them.
+TOP = {"experiments", "cli", "__main__", "sklearn"}
 
 
 def name_of(path):

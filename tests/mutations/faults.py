@@ -32,6 +32,9 @@ LINEAR = "tests/objectives/test_linear_model.py::"
 PASSES = "tests/objectives/test_linear_passes.py::"
 TRAINERS = "tests/test_trainers.py::"
 SCIPY = "tests/interop/test_scipy_method.py::"
+OTHER_VARIABLES = "tests/objectives/test_substituted.py::"
+ESTIMATORS = "tests/sklearn_estimators/test_estimators.py::"
+VARIABLES = "tests/sklearn_estimators/test_variables.py::"
 
 FAULTS = [
     # scaling.py
@@ -820,5 +823,86 @@ FAULTS = [
         "Status.STOPPED: 0",
         "a run that the callback stopped, reported as converged",
         SCIPY + "test_stop_iteration_ends_the_run_as_scipys_methods_end",
+    ),
+    # other variables, and scikit-learn's estimators
+    Fault(
+        "origin-evaluated-again",
+        "objectives/substituted.py",
+        "if inner.depth != depth or bool(x.any()):",
+        "if True:",
+        "a change of variables pays for its starting point a second time",
+        OTHER_VARIABLES + "test_the_origin_is_not_evaluated_again",
+    ),
+    Fault(
+        "gradient-not-substituted",
+        "objectives/substituted.py",
+        "self._g = self.substitution.transposed(self.inner.grad)",
+        "self._g = self.inner.grad",
+        "the gradient by x taken for that by u",
+        OTHER_VARIABLES + "test_value_gradient_product_and_curvature_are_autograds",
+    ),
+    Fault(
+        "wide-features-half-sorted",
+        "objectives/features.py",
+        "if columns > 0x10000:",
+        "if False:",
+        "columns sorted by their lower 16 bits alone",
+        "tests/objectives/test_features.py::test_the_transposed_features_are_torchs",
+    ),
+    Fault(
+        "softmax-diagonal-without-the-square",
+        "objectives/families.py",
+        "return known * (1 - known)",
+        "return known.clone()",
+        "p for p (1 - p)",
+        "tests/objectives/test_features.py::test_the_bends_are_the_diagonal_of_each_items_hessian",
+    ),
+    Fault(
+        "intercept-penalised",
+        "sklearn/fitting.py",
+        "penalise_intercept=False",
+        "penalise_intercept=True",
+        "the penalty reaches the intercept",
+        ESTIMATORS + "test_the_coefficients_are_scikit_learns",
+    ),
+    Fault(
+        "penalty-not-per-weight",
+        "sklearn/fitting.py",
+        "weight_decay=self.penalty / self.total()",
+        "weight_decay=self.penalty / self.A.shape[0]",
+        "the penalty divided by the samples, the losses by their weights",
+        ESTIMATORS + "test_the_coefficients_are_scikit_learns",
+    ),
+    Fault(
+        "tolerance-in-other-variables",
+        "sklearn/fitting.py",
+        "largest = float(here.grad.abs().max())",
+        "largest = float(run.point.grad.abs().max())",
+        "tol meant for the gradient by the coefficients, held against that by u",
+        ESTIMATORS + "test_tol_bounds_every_entry_of_the_gradient",
+    ),
+    Fault(
+        "softmax-rows-all-alike",
+        "sklearn/fitting.py",
+        "return replace(made, sum_zero=self.sum_zero)",
+        "return made",
+        "steps that change all classes alike, where nothing bends",
+        ESTIMATORS + "test_a_change_of_variables_saves_iterations",
+    ),
+    Fault(
+        "items-left-out-for-good",
+        "sklearn/variables.py",
+        "d *= total / d.sum()",
+        "d *= 1.0",
+        "items without curvature left out of G and not made up for",
+        VARIABLES + "test_items_that_bend_little_are_left_out_and_made_up_for",
+    ),
+    Fault(
+        "warm-start-from-zero",
+        "sklearn/logistic.py",
+        "start if before is None else before,",
+        "start,",
+        "warm_start ignored",
+        ESTIMATORS + "test_a_warm_start_is_where_the_last_fit_ended",
     ),
 ]

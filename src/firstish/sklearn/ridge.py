@@ -1,0 +1,151 @@
+"""Linear regression with a ridge penalty: scikit-learn's objective, parameters and attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from firstish.methods.base import AnyMethod
+from firstish.objectives.families import LeastSquares
+from firstish.sklearn.checks import above, sample_weights, settings
+from firstish.sklearn.fitting import Task, fit
+from firstish.sklearn.variables import Array
+
+
+class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Linear regression by a method that sets its own step; the objective of Ridge.
+
+        sum_i s_i (<a_i, w> + b - y_i)^2 + alpha |w|^2
+
+    s_i is the sample's weight; b is not penalised. X is neither centred nor scaled in the
+    objective; see `ScaledLogisticRegression` for the change of variables.
+
+    Args:
+        alpha: the strength of the penalty, at least 0.
+        fit_intercept: whether there is a b.
+        tol: stop when no entry of the gradient is larger than this share of the largest at w = 0
+            with the best b, so that the units of y do not matter.
+        max_iter: most iterations.
+        warm_start: start from the last fit's coefficients.
+        method: such as `firstish.ScaledGradient(scaling="CGMR")`; `firstish.LazyStep()` by default.
+        precondition: whether the method takes its steps in variables that suit the data.
+
+    Attributes:
+        coef_: (features,), or (targets, features) where y has two axes.
+        intercept_: a number, or (targets,).
+        n_iter_: iterations.
+        n_features_in_: columns of X.
+        feature_names_in_: their names, if X had any.
+
+    Examples:
+        >>> X = np.array([[0.0], [1.0], [2.0]])
+        >>> model = ScaledRidge(alpha=0.0, tol=1e-10).fit(X, [1.0, 3.0, 5.0])
+        >>> model.coef_.round(6).tolist(), round(model.intercept_, 6)
+        ([2.0], 1.0)
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        method: AnyMethod | None = None,
+        precondition: bool = True,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.method = method
+        self.precondition = precondition
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> ScaledRidge:
+        """Fit the coefficients.
+
+        Args:
+            X: (samples, features), an array or a sparse matrix.
+            y: a number for each sample, or several, (samples, targets).
+            sample_weight: at least 0, one for each sample; 1 by default.
+        """
+        above("ScaledRidge", "alpha", self.alpha, 0.0, itself=True)
+        settings(self)
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=np.float64,
+            order="C",
+            multi_output=True,
+            y_numeric=True,
+        )
+        y = np.ascontiguousarray(y, dtype=np.float64)
+        weights = sample_weights(X, sample_weight)
+        task = Task(
+            A=X,
+            targets=torch.from_numpy(y),
+            family=LeastSquares(),
+            weights=weights,
+            penalty=float(self.alpha),
+            intercept=self.fit_intercept,
+        )
+        mean = np.average(y, axis=0, weights=weights) if self.fit_intercept else np.zeros_like(y[0])
+        rows = 1 if y.ndim == 1 else y.shape[1]
+        start = np.zeros((rows, X.shape[1] + self.fit_intercept))
+        if self.fit_intercept:
+            start[:, -1] = mean
+        before = self._before(start.shape) if self.warm_start else None
+        found = fit(
+            task,
+            start if before is None else before,
+            method=self.method,
+            tol=self.tol * _largest_slope(X, y - mean, weights),
+            max_iter=self.max_iter,
+            precondition=self.precondition,
+        )
+        found.warn(self)
+        values = found.x.numpy().reshape(start.shape)
+        coef = values[:, : X.shape[1]].copy()
+        intercept = values[:, -1].copy() if self.fit_intercept else np.zeros(rows)
+        self.coef_ = coef if y.ndim == 2 else coef[0]
+        self.intercept_ = intercept if y.ndim == 2 else float(intercept[0])
+        self.n_iter_ = found.iterations
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """The predicted numbers, shaped like y."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        predicted: Array = X @ self.coef_.T + self.intercept_
+        return predicted
+
+    def _before(self, shape: tuple[int, int]) -> Array | None:
+        """The last fit's rows, if there are as many of them."""
+        if not hasattr(self, "coef_"):
+            return None
+        coef = np.atleast_2d(self.coef_)
+        intercept = np.broadcast_to(np.reshape(self.intercept_, (-1, 1)), (len(coef), 1))
+        rows = np.hstack([coef, intercept][: 1 + self.fit_intercept])
+        return rows if rows.shape == shape else None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _largest_slope(X: Any, residual: Array, weights: Array | None) -> float:
+    """The largest entry of the gradient of half the mean square, by w, at w = 0."""
+    if weights is None:
+        return float(np.abs(X.T @ residual).max()) / len(residual)
+    weighed = (residual.T * weights).T
+    return float(np.abs(X.T @ weighed).max()) / float(weights.sum())
