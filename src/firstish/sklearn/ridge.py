@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -13,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from firstish.methods.base import AnyMethod
 from firstish.objectives.families import LeastSquares
 from firstish.sklearn.checks import above, sample_weights, settings
-from firstish.sklearn.fitting import Task, fit
+from firstish.sklearn.fitting import Task, as_tensor, fit
 from firstish.sklearn.variables import Array
 
 
@@ -92,7 +91,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         weights = sample_weights(X, sample_weight)
         task = Task(
             A=X,
-            targets=torch.from_numpy(y),
+            targets=as_tensor(y),
             family=LeastSquares(),
             weights=weights,
             penalty=float(self.alpha),
