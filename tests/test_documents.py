@@ -95,8 +95,8 @@ def test_a_block_that_fails_makes_the_test_fail(text):
 
 
 def test_a_block_of_our_own_source_is_not_run():
-    assert fenced('```python\n--8<-- "src/firstish/scaling.py:scale"\n```\n') == []
-    assert fenced('```python\n--8<-- "src/firstish/scaling.py"\n1 / 0\n```\n') != []
+    assert fenced('``` { .python }\n--8<-- "src/firstish/scaling.py:scale"\n```\n') == []
+    assert fenced('``` { .python }\n--8<-- "src/firstish/scaling.py"\n1 / 0\n```\n') != []
 
 
 @pytest.mark.parametrize("name", HEAVY)
