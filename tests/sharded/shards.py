@@ -331,7 +331,7 @@ def messages(rank):
                 return True
             messages.sizes.clear()
 
-        firstish.minimize(objective, x0, gtol=0, callback=look)
+        firstish.minimize(objective, x0, method="CGMR", gtol=0, callback=look)
         return seen
 
     inputs, labels = share(rank, 27)
