@@ -33,7 +33,7 @@ run: $(STAMP) ## compare the methods on the digits
 test: lint types unit docs ## all checks: lint, types, unit, docs
 
 # Outside of `make test`: slow to install, and not ours to mend. Without Chromium its tests skip and say so.
-test-all: $(HEAVY) ## the heavy tests: the page in Chromium, TensorBoard, trainers, the wheel
+test-all: $(HEAVY) ## the heavy tests: the page in Chromium, TensorBoard, trainers, notebooks, the wheel
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest tests_heavy $(ARGS)
 
 # Fetches 2.5 GB: that torch has no build without CUDA on PyPI.

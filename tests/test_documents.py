@@ -1,6 +1,7 @@
 """Every Python block in the documents runs, top to bottom of each document."""
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,28 @@ PRELUDE = {
 HEAVY = {"docs/trainers.md": ["Lightning", "Accelerate", "Hugging Face Trainer", "skorch"]}
 
 
+# A fence of Python however it is written: with a title, within a list, as ~~~ or `py`.
+FENCE = re.compile(
+    r"^(?P<margin>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*\{?[ \t]*\.?(?:python3?|py)\b[^\n]*\n"
+    r"(?P<code>.*?)^(?P=margin)(?P=fence)[ \t]*$",
+    flags=re.S | re.M | re.I,
+)
+INCLUDE = re.compile(r'\s*(--8<-- "[^"\n]+"\s*)+')  # our own source: the other tests run it
+
+
+def fenced(text):
+    """The code of every block of Python but those that only show a file of ours."""
+    codes = [textwrap.dedent(found["code"]) for found in FENCE.finditer(text)]
+    return [code for code in codes if not INCLUDE.fullmatch(code)]
+
+
 def blocks(name, heavy=False):
     """The blocks of Python in a document; those of the heavy sections only if asked for."""
     found = []
     for section in re.split(r"^(?=## )", (ROOT / name).read_text(), flags=re.M):
         title = section.splitlines()[0].removeprefix("## ") if section else ""
         if heavy or title not in HEAVY.get(name, []):
-            found += re.findall(r"```python\n(.*?)```", section, flags=re.S)
+            found += fenced(section)
     return found
 
 
@@ -49,8 +65,38 @@ def run(name, code):
 
 
 @pytest.mark.parametrize("name", [n for n in DOCUMENTS if blocks(n)])
-def test_the_code_of_a_document_runs(name, capsys):
+def test_the_code_of_a_document_runs(name, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # some write files
+    monkeypatch.setenv("MPLBACKEND", "Agg")
     run(name, blocks(name))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_no_block_of_python_is_overlooked(name):
+    """Counted in another way: every line that opens a fence and says Python."""
+    text = (ROOT / name).read_text()
+    opened = [line for line in text.splitlines() if re.match(r"\s*(```|~~~)\W*py", line, re.I)]
+    assert len(opened) == len(FENCE.findall(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\n1 / 0\n```\n",
+        '```python title="a file"\n1 / 0\n```\n',
+        "``` { .py }\n1 / 0\n```\n",
+        "- a list\n\n    ```py\n    1 / 0\n    ```\n",
+        "~~~python\n1 / 0\n~~~\n",
+    ],
+)
+def test_a_block_that_fails_makes_the_test_fail(text):
+    with pytest.raises(ZeroDivisionError):
+        run("a document", fenced(text))
+
+
+def test_a_block_of_our_own_source_is_not_run():
+    assert fenced('``` { .python }\n--8<-- "src/firstish/scaling.py:scale"\n```\n') == []
+    assert fenced('``` { .python }\n--8<-- "src/firstish/scaling.py"\n1 / 0\n```\n') != []
 
 
 @pytest.mark.parametrize("name", HEAVY)
@@ -58,10 +104,3 @@ def test_the_heavy_sections_are_there_for_tests_heavy_to_run(name):
     titles = re.findall(r"^## (.*)$", (ROOT / name).read_text(), flags=re.M)
     assert set(HEAVY[name]) <= set(titles)
     assert len(blocks(name, heavy=True)) >= len(blocks(name)) + len(HEAVY[name])
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_links_to_files_lead_somewhere(name):
-    text = (ROOT / name).read_text()
-    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
-        assert ((ROOT / name).parent / target).exists(), target

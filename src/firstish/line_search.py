@@ -111,6 +111,7 @@ class Armijo:
 
     def accepts(self, ray: Ray[T], alpha: float, trial: T) -> bool:
         """Armijo's condition, with the slopes deciding where f cannot."""
+        # --8<-- [start:armijo]
         f = trial.value
         if not math.isfinite(f):
             return False
@@ -119,6 +120,7 @@ class Armijo:
         if abs(f - ray.value) <= ray.noise:
             return trial.moved() and trial.slope() <= (2 * self.rho - 1) * ray.slope
         return False
+        # --8<-- [end:armijo]
 
     def backtrack(
         self,

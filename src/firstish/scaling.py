@@ -87,6 +87,7 @@ def curvature_case(angle: Angle, sigma: float) -> Curvature:
     >>> curvature_case(Angle(grad_norm=1.0, product_norm=2.0, cosine=1.0), sigma=1e-6)
     <Curvature.SPC: 'SPC'>
     """
+    # --8<-- [start:cases]
     g_norm, Hg_norm, cosine, error, _ = angle
     rayleigh = cosine * (Hg_norm / g_norm)
     if sigma < rayleigh - error < math.inf and math.isfinite(g_norm / rayleigh):
@@ -94,6 +95,7 @@ def curvature_case(angle: Angle, sigma: float) -> Curvature:
     if rayleigh + error < 0:
         return Curvature.NC
     return Curvature.LPC
+    # --8<-- [end:cases]
 
 
 def scale(name: str, angle: Angle, sigma: float) -> float:
@@ -103,7 +105,9 @@ def scale(name: str, angle: Angle, sigma: float) -> float:
     """
     if angle.partial and name != "CG":
         raise ValueError(f"`scale('{name}', ...)` needs |Hg|: ask the point for its whole `angle`.")
+    # --8<-- [start:scales]
     GM = angle.grad_norm / angle.product_norm
     s = GM / angle.cosine if name == "CG" else angle.cosine * GM if name == "MR" else GM
     # Only rounding can exceed 1/sigma in SPC; the minimum keeps the bound and the order exact.
     return min(s, 1 / sigma) if sigma > 0 else s
+    # --8<-- [end:scales]

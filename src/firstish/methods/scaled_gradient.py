@@ -106,6 +106,7 @@ class ScaledGradient:
         """One product, then the line search."""
         if point.grad_norm == 0:
             return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
+        # --8<-- [start:step]
         cycle = cycle_of(self.scaling)
         name = cycle[state.turns % len(cycle)]
         angle = point.angle_along() if name == "CG" else point.angle()
@@ -122,6 +123,7 @@ class ScaledGradient:
         slope = -length * angle.grad_norm  # <g, p>
         L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|, or of its part along g
         bend = length * (length * (angle.cosine * L1))  # <p, Hp>
+        # --8<-- [end:step]
         if slope == 0:  # it underflowed: no decrease of f could be seen
             return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
         along = ray(point, point.grad, slope, weight=-s)  # p = -s g

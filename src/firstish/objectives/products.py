@@ -88,7 +88,9 @@ def double_backward(
             w.append(along)
     if not g:  # the loss is linear: autograd would raise, but Hv = 0
         return [None] * len(leaves)
+    # --8<-- [start:double_backward]
     return list(torch.autograd.grad(g, leaves, w, allow_unused=True))
+    # --8<-- [end:double_backward]
 
 
 def gauss_newton(
@@ -127,10 +129,12 @@ def difference(
     v_norm, root = norm(v), math.sqrt(eps)
     if v_norm == 0:
         return Product(torch.zeros_like(v))
+    # --8<-- [start:difference]
     distance = root * (1 + norm(x)) if distance is None else distance
     e, natural = distance / v_norm, root * grad_scale / distance
     rounding = 2 * root * natural
     vector = (gradient(x.add(v, alpha=e)) - g) / e
+    # --8<-- [end:difference]
     length, cosine = norm_and_cosine(vector, v, v_norm)
     if abs(cosine * length / v_norm) > min(1000 * root, 0.01) * natural:
         return Product(vector, relative_error=root, absolute_error=rounding)
