@@ -285,3 +285,22 @@ def test_settings_beside_a_method_are_refused(settings):
 def test_the_methods_settings_are_kept():
     method = PlaneStep(sigma=0.5, line_search=Armijo(theta=0.25))
     assert ScaledGD(net().parameters(), method=method).method is method
+
+
+def test_the_state_of_another_method_is_refused_by_name(data):
+    one, two = net(), net()
+    saved = ScaledGD(one.parameters())
+    saved.step(closure_of(one, data))
+    other = ScaledGD(two.parameters(), method="lazy")
+    other.load_state_dict(saved.state_dict())
+    with pytest.raises(ValueError, match=r"another method than LazyStep.*Make `ScaledGD"):
+        other.step(closure_of(two, data))
+
+
+def test_the_state_of_another_optimizer_is_refused(data):
+    model = net()
+    adam = torch.optim.Adam(model.parameters())
+    closure_of(model, data)().backward()
+    adam.step()
+    with pytest.raises(ValueError, match="state of another optimizer: it holds step, exp_avg"):
+        ScaledGD(model.parameters()).load_state_dict(adam.state_dict())

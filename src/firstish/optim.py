@@ -196,6 +196,13 @@ class ScaledGD(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume: the next step takes the same bits as it would have."""
+        held = [kept for kept in state_dict["state"].values() if kept]
+        if held and not any("iterations" in kept for kept in held):
+            raise ValueError(
+                "`ScaledGD.load_state_dict(...)` got the state of another optimizer: it holds "
+                f"{', '.join(map(str, held[0]))}. Begin with a new `ScaledGD`: the parameters are "
+                "all that it needs."
+            )
         super().load_state_dict(state_dict)
         self._objective = self._kept = None
 
@@ -222,8 +229,8 @@ class ScaledGD(Optimizer):
         if not 0 < rate < math.inf:
             raise ValueError(
                 f"`ScaledGD(lr=...)` must be positive and finite, got {rate}. "
-                "It is the first trial step, and 1.0 the natural one; a scheduler must end above 0 "
-                "(`eta_min`)."
+                "It is the first trial step, and 1.0 the natural one. A scheduler must begin and "
+                "end above 0 (`start_factor`, `eta_min`)."
             )
         return rate
 
@@ -256,6 +263,14 @@ class ScaledGD(Optimizer):
         held = memory["method"]
         if memory["numbers"] != point.x.numel() and any(map(_holds_tensors, held.values())):
             return self.method.init(point)
+        names = {f.name for f in fields(self._kind)}
+        if set(held) != names:
+            raise ValueError(
+                "The state dict that was loaded is of another method than "
+                f"{type(self.method).__name__}: its state has {', '.join(held)}, not "
+                f"{', '.join(sorted(names))}. Make `ScaledGD(method=...)` the one that was saved, "
+                "or begin with a new optimizer: the parameters are all that it needs."
+            )
         return self._kind(**held)
 
     def _memory(self) -> dict[str, Any]:

@@ -23,8 +23,9 @@ def method_of(given: AnyMethod | str | None, call: str, word: str = "method") ->
             return ScaledGradient(scaling=given)
         except ValueError:
             raise ValueError(
-                f"`{call}({word}={given!r})` is unknown. Use 'lazy', 'plane', a scaling such as "
-                "'CGMR', 'MRCG', 'CG', 'ASD' or 'DY', or a method such as `LazyStep(memory=20)`."
+                f"`{call}({word}={given!r})` is unknown. Use 'lazy', 'plane', a cycle of 'CG', "
+                "'MR' and 'GM' such as 'CGMR', one of 'ASD', 'DY' and 'SDC', or a method such as "
+                "`LazyStep(memory=20)`; `firstish.baselines` has the competitors."
             ) from None
     is_method = all(hasattr(given, name) for name in ("init", "step", "depth"))
     if isinstance(given, type) or not is_method:

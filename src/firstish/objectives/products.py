@@ -57,7 +57,8 @@ class ProductChoice:
             ) from error
         warnings.warn(
             f"{operation} cannot be differentiated twice; Hessian-vector products are gradient "
-            "differences from now on. Pass `product='difference'` to choose that and silence this.",
+            "differences from now on. To choose that and silence this, pass `product='difference'` "
+            "to `ScaledGD` or to the objective, as in `FunctionObjective(fun, x0, product=...)`.",
             stacklevel=2,
         )
         self.settle("difference")

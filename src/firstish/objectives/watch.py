@@ -157,7 +157,8 @@ def refuse_nondeterministic(
         f"{what} differs between two evaluations at the same point ({first!r} and {second!r}). "
         f"{where}. torch's random state was replayed, so the cause is another source of "
         "randomness or a state that changes. Make the loss a function of the parameters alone, "
-        "or pass `check=False` if the difference is harmless."
+        "or, if the difference is harmless, pass `check=False` to the objective (as in "
+        "`FunctionObjective(fun, x0, check=False)`) or to `ScaledGD`."
     )
 
 
