@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from firstish.errors import ProductError
 from firstish.objectives import products
+from firstish.objectives.backward import derivative
 from firstish.objectives.choosing import ChoosingPoint
 from firstish.objectives.layout import Layout
 from firstish.objectives.loss import independent
@@ -143,12 +144,8 @@ class GraphObjective(ABC):
             if not run.loss.requires_grad:
                 raise independent(self.what)
             try:
-                grads = torch.autograd.grad(
-                    run.loss,
-                    run.leaves,
-                    create_graph=create_graph,
-                    retain_graph=create_graph or retain_graph,
-                    allow_unused=True,
+                grads = derivative(
+                    (run.loss,), run.leaves, create_graph=create_graph, retain_graph=retain_graph
                 )
             except RuntimeError as error:
                 if "sparse" in str(error):

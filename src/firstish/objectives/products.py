@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from firstish.errors import ProductError
+from firstish.objectives.backward import derivative
 from firstish.objectives.point import Product
 from firstish.vectors import norm, norm_and_cosine
 
@@ -90,7 +91,7 @@ def double_backward(
     if not g:  # the loss is linear: autograd would raise, but Hv = 0
         return [None] * len(leaves)
     # --8<-- [start:double_backward]
-    return list(torch.autograd.grad(g, leaves, w, allow_unused=True))
+    return list(derivative(g, leaves, w))
     # --8<-- [end:double_backward]
 
 
