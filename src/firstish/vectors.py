@@ -40,7 +40,7 @@ def dot(a: Tensor, b: Tensor) -> float:
 
 def norm(v: Tensor) -> float:
     """|v| in float64, without overflow or underflow; inf or nan if v has such an entry."""
-    square = v.dot(v).item() if v.dtype is float64 else dot(v, v)
+    square = dot(v, v)
     if _SMALL < square < _LARGE:
         return math.sqrt(square)
     e = _exponent(v)
@@ -52,10 +52,7 @@ def norm(v: Tensor) -> float:
 
 def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float, float]:
     """|v| and the cosine of the angle between v and `along`, clipped to [-1, 1]."""
-    if v.dtype is float64 and along.dtype is float64:
-        square, inner = v.dot(v).item(), v.dot(along).item()
-    else:
-        square, inner = dot(v, v), dot(v, along)
+    square, inner = dot(v, v), dot(v, along)
     if _SMALL < square < _LARGE and _SMALL < along_norm * along_norm < _LARGE:
         v_norm = math.sqrt(square)
         return v_norm, max(-1.0, min(1.0, inner / (v_norm * along_norm)))

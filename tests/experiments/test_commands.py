@@ -111,3 +111,13 @@ def test_seconds_of_the_processor_are_counted_on_request(tmp_path):
     other = invoke(*words, "--resume")
     assert other.exit_code == 2
     assert "processor_time was True, is False" in other.output
+
+
+def test_a_run_ends_with_a_sentence_on_the_default(folder, tmp_path):
+    words = [w for m in ("lazy", "adam@0.1", "lbfgs") for w in ("--method", m)]
+    told = invoke(*RUN, "--gtol", "1e-2", *words, "--out", tmp_path / "r").output.replace("\n", " ")
+    rows = [json.loads(r) for r in (tmp_path / "r" / "lazy.jsonl").read_text().splitlines()]
+    calls = next(r["oracle_calls"] for r in rows if r["grad_norm"] <= 1e-2)
+    sentence = f"Lazy step, the default, took {calls:g} oracle calls to |g| ≤ 0.01; CGMR "
+    assert sentence in told
+    assert "the default" not in invoke("report", folder).output  # where it was not run

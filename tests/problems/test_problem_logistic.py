@@ -206,7 +206,7 @@ def test_digits_logistic_is_the_formula():
     assert instance.objective.at(instance.x0).value == pytest.approx(np.log(10), rel=1e-15)
     wanted = 9 / (4 * rows) * np.linalg.norm(A, 2) ** 2 + 1e-3
     assert instance.lipschitz == pytest.approx(wanted, rel=1e-12)
-    assert instance.mu == 1e-3
+    assert instance.mu == get("digits-logistic").mu == 1e-3
 
 
 def test_digits_logistic_takes_unit_steps_to_its_tolerance():

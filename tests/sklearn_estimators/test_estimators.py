@@ -255,13 +255,27 @@ def test_settings_are_refused_by_name(settings, message):
 
 def test_a_method_must_be_one():
     X, y, _ = data(2)
-    for wrong in ("lbfgs", firstish.LazyStep):
-        with pytest.raises(TypeError, match=r"ScaledLogisticRegression\(method=...\)` must be a m"):
+    for wrong in (3, firstish.LazyStep):
+        with pytest.raises(TypeError, match=r"ScaledLogisticRegression\(method=...\)` must be a n"):
             ScaledLogisticRegression(method=wrong).fit(X, y)
+    with pytest.raises(ValueError, match=r"`ScaledRidge\(method='lbfgs'\)` is unknown"):
+        ScaledRidge(method="lbfgs").fit(X, y)
+
+
+def test_what_cannot_be_fitted_is_refused():
+    X, y, _ = data(2)
     with pytest.raises(ValueError, match=r"alpha=...\)` must be a number at least 0, got -1"):
         ScaledRidge(alpha=-1).fit(X, y)
     with pytest.raises(ValueError, match="at least 2 classes, got one class, 0"):
         ScaledLogisticRegression().fit(X, np.zeros(len(X), dtype=int))
+
+
+def test_a_name_stands_for_the_method():
+    X, y, _ = data(2)
+    methods = {"CGMR": firstish.ScaledGradient(), "plane": firstish.PlaneStep(), "lazy": None}
+    for name, method in methods.items():
+        named, given = (ScaledLogisticRegression(method=m).fit(X, y) for m in (name, method))
+        np.testing.assert_array_equal(named.coef_, given.coef_)
 
 
 def test_the_package_does_not_hide_scikit_learn():

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 try:
     from torch.autograd.graph import _engine_run_backward as _engine
-except ImportError:  # pragma: no cover - every torch from 2.4 to 2.13 has it
+except ImportError:  # a torch that has given it another name
     _engine = None  # type: ignore[assignment]
 
 _PLAIN = (Tensor, nn.Parameter)

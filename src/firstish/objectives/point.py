@@ -133,18 +133,18 @@ class Point(ABC):
 
     def angle(self) -> Angle:
         """The angle between g and Hg; 2 oracle calls, for the product."""
-        g_norm, g = self.grad_norm, self._g
-        assert g is not None  # |g| is known
+        g_norm, g = self.grad_norm, self.grad
         product = self.hvp(g)
         length, cosine = norm_and_cosine(product.vector, g, g_norm)
         error = product.relative_error * length / g_norm + product.absolute_error
         return Angle(g_norm, length, cosine, error)
 
-    angle_along = angle
-    """As much of the angle as the cases and the CG scale need: gHg; 2 oracle calls.
+    def angle_along(self) -> Angle:
+        """As much of the angle as the cases and the CG scale need: gHg; 2 oracle calls.
 
-    The whole angle, but overridden where |Hg| would cost more: by an angle that is `partial`.
-    """
+        The whole angle, unless |Hg| would cost more: then an angle that is `partial`.
+        """
+        return self.angle()
 
     @abstractmethod
     def at(self, x: Tensor, depth: Depth = "product") -> Point:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import _check_sample_weight
 
+from firstish.methods.named import method_of
 from firstish.sklearn.variables import Array
 
 
@@ -28,13 +29,7 @@ def settings(estimator: Any) -> None:
     most = estimator.max_iter
     if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
         raise ValueError(f"`{call}(max_iter=...)` must be an integer of at least 1, got {most!r}.")
-    method = estimator.method
-    named = all(hasattr(method, name) for name in ("init", "step", "depth"))
-    if method is not None and (isinstance(method, type) or not named):
-        raise TypeError(
-            f"`{call}(method=...)` must be a method such as `firstish.LazyStep()` or None, "
-            f"got {method!r}."
-        )
+    method_of(estimator.method, call)
 
 
 def sample_weights(X: Any, given: ArrayLike | None) -> Array | None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from firstish.loop import Limits, Run, Status
 from firstish.methods.base import AnyMethod
-from firstish.methods.lazy_step import LazyStep
+from firstish.methods.named import method_of
 from firstish.objectives.families import Family, Multinomial
 from firstish.objectives.linear import LinearModel, LinearPoint
 from firstish.objectives.substituted import Substituted, SubstitutedPoint
@@ -108,7 +108,7 @@ def fit(
     task: Task,
     start: Array,
     *,
-    method: AnyMethod | None,
+    method: AnyMethod | str | None,
     tol: float,
     max_iter: int,
     precondition: bool,
@@ -118,18 +118,18 @@ def fit(
     Args:
         task: the model.
         start: the rows (w, b) to start from, one for each score.
-        method: `LazyStep()` by default.
+        method: as `minimize` takes it; "lazy" by default.
         tol: how large.
         max_iter: most iterations.
         precondition: whether the method works in variables that suit the data.
     """
-    method = LazyStep() if method is None else method
+    chosen = method_of(method, "fit")
     objective = task.objective()
     x = torch.from_numpy(start - start.mean(0) if task.sum_zero else start).reshape(-1)
-    point = objective.at(x, method.depth)
+    point = objective.at(x, chosen.depth)
     rows, iterations = len(start), 0
     change: float = max(FIRST_CHANGE, price(task.A, rows)) if precondition else np.inf
-    run = _begin(task, point, method, rows, precondition, whiten=False)
+    run = _begin(task, point, chosen, rows, precondition, whiten=False)
     while True:
         here = _inner(run)
         largest = float(here.grad.abs().max())
@@ -139,7 +139,7 @@ def fit(
         elif iterations >= max_iter:
             status = Status.MAX_ITERATIONS
         elif iterations >= change:
-            run = _begin(task, here, method, rows, precondition, whiten=True)
+            run = _begin(task, here, chosen, rows, precondition, whiten=True)
             change = 2 * iterations
         if status is None:
             outcome = run.advance(Limits())

@@ -39,7 +39,7 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         tol: stop when no entry of the gradient of the mean loss is larger, as lbfgs does there.
         max_iter: most iterations.
         warm_start: start from the last fit's coefficients.
-        method: such as `firstish.ScaledGradient(scaling="CGMR")`; `firstish.LazyStep()` by default.
+        method: "lazy" by default; "CGMR" or any other that `firstish.minimize` takes.
         precondition: whether the method takes its steps in the other variables.
 
     Attributes:
@@ -67,7 +67,7 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         tol: float = 1e-4,
         max_iter: int = 1000,
         warm_start: bool = False,
-        method: AnyMethod | None = None,
+        method: AnyMethod | str | None = None,
         precondition: bool = True,
     ) -> None:
         self.C = C

@@ -31,7 +31,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
             with the best b, so that the units of y do not matter.
         max_iter: most iterations.
         warm_start: start from the last fit's coefficients.
-        method: such as `firstish.ScaledGradient(scaling="CGMR")`; `firstish.LazyStep()` by default.
+        method: "lazy" by default; "CGMR" or any other that `firstish.minimize` takes.
         precondition: whether the method takes its steps in variables that suit the data.
 
     Attributes:
@@ -56,7 +56,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         tol: float = 1e-4,
         max_iter: int = 1000,
         warm_start: bool = False,
-        method: AnyMethod | None = None,
+        method: AnyMethod | str | None = None,
         precondition: bool = True,
     ) -> None:
         self.alpha = alpha
