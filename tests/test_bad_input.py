@@ -12,6 +12,7 @@ from torch.nn.functional import mse_loss
 import firstish
 from firstish import (
     Armijo,
+    FiniteSum,
     FunctionObjective,
     ModuleObjective,
     NondeterministicError,
@@ -396,6 +397,46 @@ def test_in_a_closure_it_is_named_by_its_class(culprit, backward):
         ScaledGD(model.parameters()).step(closure)
     assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
     assert [p.grad for p in model.parameters()] == [None] * 4
+
+
+def test_a_module_whose_input_differs_already_is_not_blamed():
+    model, rng = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)), np.random.default_rng(0)
+    innocent = r"differs is Linear\(in_features=2, out_features=2.*so did its input already"
+    with pytest.raises(NondeterministicError, match=innocent):
+        ScaledGD(model.parameters()).step(lambda: square(model(torch.ones(3, 2) + rng.random())))
+    guilty = noisy(NumpyNoise())
+    with pytest.raises(NondeterministicError) as refused:
+        ScaledGD(guilty.parameters()).step(lambda: square(guilty(torch.ones(3, 2))))
+    assert "already" not in str(refused.value)
+
+
+@pytest.mark.parametrize("method", ["lazy", "plane", "CGMR"])
+def test_a_broken_promise_of_reuse_value_is_named(method):
+    model, batches = nn.Linear(2, 1), torch.randn(2, 5, 2)
+    targets = torch.randn(5, 1)
+    optimizer = ScaledGD(model.parameters(), method=method, reuse_value=True)
+    optimizer.step(lambda: mse_loss(model(batches[0]), targets))
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(NondeterministicError, match=r"`ScaledGD\(reuse_value=True\)` is a promise"):
+        optimizer.step(lambda: mse_loss(model(batches[1]), targets))
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+
+
+def test_a_promise_of_reuse_value_is_not_looked_at_without_check():
+    model, batches = nn.Linear(2, 1), torch.randn(2, 5, 2)
+    optimizer = ScaledGD(model.parameters(), reuse_value=True, check=False)
+    for batch in batches:
+        optimizer.step(lambda batch=batch: mse_loss(model(batch), torch.ones(5, 1)))
+    assert optimizer.last_step.iteration == 1
+
+
+@pytest.mark.parametrize("make", [ModuleObjective, FiniteSum], ids=["module", "finite sum"])
+def test_inputs_in_another_precision_are_refused_with_the_remedy(make):
+    model = nn.Linear(2, 1, dtype=torch.float32)
+    X, Y = torch.ones(3, 2, dtype=torch.float64), torch.ones(3, 1)
+    data = ((X, Y),) if make is FiniteSum else (X, Y)
+    with pytest.raises(RuntimeError, match=r"`inputs.to\(torch.float32\)` or `model.to\(torch.fl"):
+        minimize(make(model, nn.functional.mse_loss, *data), model)
 
 
 def test_a_function_that_differs_says_to_look_outside_of_modules():

@@ -167,6 +167,33 @@ def test_trials_where_f_is_not_finite_are_refused():
     torch.testing.assert_close(result.x, torch.ones(2), rtol=0, atol=1e-5)
 
 
+FALLING = {
+    "linear": lambda x: -x.sum(),
+    "concave": lambda x: -(x * x).sum(),
+    "steeper and steeper": lambda x: -x.exp().sum(),
+    "along one axis": lambda x: x[0] ** 2 - x[1] ** 4,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", FALLING)
+def test_a_function_without_a_lowest_value_is_named_so(name, dtype):
+    x0 = torch.tensor([1.0, 2.0], dtype=dtype)
+    result = firstish.minimize(FALLING[name], x0, max_oracle_calls=1500)  # lazy goes far at once
+    assert result.status is Status.UNBOUNDED
+    assert result.x.isfinite().all()
+    assert result.value < -1 / torch.finfo(dtype).eps
+
+
+def test_a_low_but_bounded_function_is_not_called_unbounded():
+    offset, x0 = -1e20, torch.tensor([3.0, -2.0], dtype=torch.float64)
+    result = minimize(lambda x: (x**4).sum() + offset, x0, max_iterations=1)
+    assert result.status is Status.MAX_ITERATIONS
+    result = minimize(lambda x: 1e17 * ((x * x).sum() - 1), torch.ones(2, dtype=torch.float64))
+    assert result.value == -1e17
+    assert result.success
+
+
 @pytest.mark.parametrize("status", Status)
 def test_every_status_is_a_sentence(status):
     assert status.value[0].isupper() or status.value.startswith("f")

@@ -320,6 +320,32 @@ def test_a_backward_closure_may_ask_whether_grad_is_enabled(data, reuse):
     assert losses[-1] < losses[0]
 
 
+@both
+@pytest.mark.parametrize("first", [0, 1], ids=["loss first", "backward first"])
+def test_closures_of_both_kinds_may_take_turns(data, reuse, first):
+    model = net()
+    optimizer = ScaledGD(model.parameters(), reuse_value=reuse)
+    kinds = (closure_of(model, data), backward_closure_of(model, data, optimizer))
+    losses = [optimizer.step(kinds[(k + first) % 2]).item() for k in range(6)]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_after_a_backward_closure_one_without_zeroing_may_follow_a_loss(data):
+    model = net()
+    optimizer = ScaledGD(model.parameters())
+
+    def accumulating():
+        loss = mse_loss(model(data[0]), data[1])
+        loss.backward()
+        return loss
+
+    losses = [
+        optimizer.step(closure).item()
+        for closure in (accumulating, closure_of(model, data), accumulating)
+    ]
+    assert losses == sorted(losses, reverse=True)
+
+
 def test_zero_grad_does_what_it_does_elsewhere(data):
     model = net()
     optimizer = ScaledGD(model.parameters())

@@ -32,6 +32,7 @@ class Status(Enum):
     ROUNDING = "f cannot resolve a further decrease in this precision."
     LINE_SEARCH = "No trial of the line search was accepted."
     NON_FINITE = "f, its gradient or a Hessian-vector product was not finite at the next point."
+    UNBOUNDED = "f has fallen so far that it seems to be unbounded below."
 
 
 _FAILED = {

@@ -179,6 +179,9 @@ def _is_true(answer: object) -> bool:
 def _result(run: Run, status: Status, history: list[Entry], shape: torch.Size) -> Result:
     last = run.here()
     run.point.release()
+    rows = [entry.row() for entry in (*history, last)]
+    if status not in (Status.CONVERGED, Status.STOPPED) and _bottomless(rows, run.point.x.dtype):
+        status = Status.UNBOUNDED
     return Result(
         x=run.point.x.view(shape),
         value=last.value,
@@ -188,9 +191,14 @@ def _result(run: Run, status: Status, history: list[Entry], shape: torch.Size) -
         oracle_calls=last.oracle_calls,
         passes=last.passes,
         seconds=last.seconds,
-        history=[entry.row() for entry in (*history, last)],
+        history=rows,
         aux=run.point.aux,
     )
+
+
+def _bottomless(rows: Sequence[Row], dtype: torch.dtype) -> bool:
+    """Whether f has fallen below anything beside which its value at the start still counts."""
+    return rows[-1].value < -max(1.0, abs(rows[0].value)) / torch.finfo(dtype).eps
 
 
 def _start(

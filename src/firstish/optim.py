@@ -55,7 +55,8 @@ class ScaledGD(Optimizer):
         reuse_value: promise that the loss is the same function in every step (full batch). The
             value and graph of the accepted trial then serve the next step, which saves a forward
             pass per step, and one dropout mask is used for the whole run.
-        check: compare two evaluations in the first step, and refuse a loss that differs.
+        check: compare two evaluations in the first step, and refuse a loss that differs; with
+            `reuse_value` do so again in the second, to see that the promise is kept.
 
     Examples:
         >>> model = torch.nn.Linear(1, 1)
@@ -118,6 +119,7 @@ class ScaledGD(Optimizer):
         self._reuse = reuse_value
         self._objective: ClosureObjective | None = None
         self._kept: Point | None = None  # the accepted point, with `reuse_value`
+        self._trusted = not check  # whether the promise of `reuse_value` was seen to be kept
         self._kind: type | None = None  # of the method's state
         self._left = []
         super().__init__(params, {"lr": lr})
@@ -214,6 +216,7 @@ class ScaledGD(Optimizer):
         self._objective = self._kept = self._kind = None
         self._left = []
         super().__setstate__(state)
+        self._trusted = not self._check
 
     def _trainable(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
@@ -308,7 +311,12 @@ class ScaledGD(Optimizer):
         others = self._others_grads(objective.parameters)
         start = objective.begin(closure, random, self.method.depth, others)
         kept, self._kept = self._kept, None
-        return kept if kept is not None and objective.untouched(kept.x) else start
+        if kept is None or not objective.untouched(kept.x):
+            return start
+        if not self._trusted:
+            self._trusted = True
+            objective.expect(kept)
+        return kept
 
     def _finish(self, objective: ClosureObjective, point: Point, new: Point) -> None:
         """Leave buffers, `.grad` and the random state as one ordinary evaluation would."""
@@ -319,8 +327,8 @@ class ScaledGD(Optimizer):
             new.release()
         objective.restore_buffers()  # those of the accepted point, or of the start if there is none
         self._move_on(objective)
-        self._left = []
         if objective.calls_backward:
+            self._left = []
             grads = objective.layout.split(point.grad)
             for p, grad in zip(objective.parameters, grads, strict=True):
                 p.grad = grad.clone()

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from firstish import FiniteSum, HessianSample, NondeterministicError, Summed
+from firstish import FiniteSum, HessianSample, NondeterministicError, Summed, minimize
 
 INPUTS, LABELS = torch.randn(20, 3, dtype=torch.float64), torch.arange(20) % 2
 
@@ -154,6 +154,16 @@ def test_batch_norm_in_train_mode_is_named():
 class Centred(nn.Module):
     def forward(self, x):
         return x - x.mean(0)
+
+
+@pytest.mark.parametrize("of_halves", [False, True])
+def test_a_loss_function_that_returns_a_sum_is_told_from_rows_that_mix(of_halves):
+    model = nn.Linear(3, 1)
+    X, Y = torch.randn(10, 3), torch.randn(10, 1)
+    settings = {"chunk_size": 5} if of_halves else {}
+    objective = FiniteSum(model, lambda o, t: ((o - t) ** 2).sum(), (X, Y), **settings)
+    with pytest.raises(ValueError, match=r"returns the sum over its rows.*must return the mean"):
+        minimize(objective, model)
 
 
 def test_rows_that_depend_on_each_other():

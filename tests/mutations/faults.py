@@ -905,4 +905,46 @@ FAULTS = [
         "warm_start ignored",
         ESTIMATORS + "test_a_warm_start_is_where_the_last_fit_ended",
     ),
+    # what a reader ran into
+    Fault(
+        "promise-not-looked-at",
+        "optim.py",
+        "            objective.expect(kept)\n",
+        "            pass\n",
+        "a broken promise of reuse_value goes unseen",
+        "tests/test_bad_input.py::test_a_broken_promise_of_reuse_value_is_named",
+    ),
+    Fault(
+        "left-forgotten",
+        "optim.py",
+        "        if objective.calls_backward:\n            self._left = []\n",
+        "        self._left = []\n        if objective.calls_backward:\n",
+        "a step without backward() forgets which gradients are the optimizer's own",
+        "tests/test_optim.py::test_after_a_backward_closure_one_without_zeroing_may_follow_a_loss",
+    ),
+    Fault(
+        "bottom-at-any-value",
+        "minimize.py",
+        "-max(1.0, abs(rows[0].value)) /",
+        "-1.0 /",
+        "a large offset of f is taken for a fall",
+        "tests/test_minimize.py::test_a_low_but_bounded_function_is_not_called_unbounded",
+    ),
+    Fault(
+        "input-not-compared",
+        "objectives/watch.py",
+        "return a.module, _differ(a.inputs, b.inputs)",
+        "return a.module, False",
+        "a module is blamed for its input",
+        "tests/test_bad_input.py::test_a_module_whose_input_differs_already_is_not_blamed",
+    ),
+    Fault(
+        "sum-taken-for-mixed",
+        "objectives/first_look.py",
+        "if apart and self._loss.assumes_mean:",
+        "if False:",
+        "a sum is called rows that depend on each other",
+        "tests/finite_sum/test_bad_data.py::"
+        "test_a_loss_function_that_returns_a_sum_is_told_from_rows_that_mix",
+    ),
 ]

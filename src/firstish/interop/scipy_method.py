@@ -27,6 +27,7 @@ _STATUS = {
     Status.ROUNDING: 2,
     Status.LINE_SEARCH: 2,
     Status.NON_FINITE: 3,
+    Status.UNBOUNDED: 3,
     Status.STOPPED: 99,
 }
 _STOPPED = "`callback` raised `StopIteration`."

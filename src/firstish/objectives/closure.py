@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from firstish.errors import ProductError
+from firstish.errors import NondeterministicError, ProductError
 from firstish.objectives.graph import Evaluation, GraphObjective, GraphPoint
 from firstish.objectives.layout import Layout
 from firstish.objectives.loss import loss_and_aux
-from firstish.objectives.point import Depth
+from firstish.objectives.point import Depth, Point
 from firstish.objectives.products import Mode
 from firstish.objectives.random_state import RandomState
 from firstish.objectives.watch import Buffers, graph_eps, touched_buffers
@@ -109,6 +109,17 @@ class ClosureObjective(GraphObjective):
         if same:
             self._written = x
         return same
+
+    def expect(self, kept: Point) -> None:
+        """Refuse a closure that is not the function that gave the kept point its value."""
+        again = self.value(self.run(kept.x, graph=True), kept.x)
+        if not abs(again - kept.value) <= 10 * self.eps * abs(kept.value):
+            raise NondeterministicError(
+                "`ScaledGD(reuse_value=True)` is a promise that the loss is the same function in "
+                f"every step, but at the same parameters the last step's was {kept.value!r} and "
+                f"this step's is {again!r}. Leave `reuse_value` out where the batch changes, or "
+                "compute the loss of all of the data."
+            )
 
     def _version(self) -> list[int]:
         # Tensor._version is private but stable: it is what autograd's own check compares.
@@ -246,7 +257,7 @@ class ClosureObjective(GraphObjective):
         if not self.calls_backward:
             loss, aux = loss_and_aux(returned, self.what)
             return Evaluation(loss, self.parameters, aux=aux)
-        if self.product.mode == "double-backward":
+        if self.product.asked == "double-backward":
             raise ProductError(
                 "`product='double-backward'` is impossible: the closure calls `backward()`. "
                 "Return the loss without calling it, or use `product='auto'`."

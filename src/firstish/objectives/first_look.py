@@ -66,6 +66,11 @@ class FirstLook:
         apart = abs(whole.total.item() - total) > loose * size
         if self._loss.is_sum:
             denominator = whole.denominator
+        if apart and self._loss.assumes_mean:
+            returned = whole.total.item() / rows
+            parts = [h.total.item() / h.denominator for h in halves]
+            if abs(returned - sum(parts)) <= loose * sum(map(abs, parts)):
+                raise sum_not_mean(self._loss.call, rows, returned)
         if apart or abs(whole.denominator - denominator) > 1e-6 * abs(denominator):
             raise mixed_rows(self._loss, rows, whole.total.item(), total)
 
@@ -75,6 +80,15 @@ class FirstLook:
         drawn = not torch.equal(before, torch.get_rng_state())
         torch.set_rng_state(before)
         return drawn
+
+
+def sum_not_mean(call: str, rows: int, value: float) -> ValueError:
+    """The error for a function that returns the sum over its rows."""
+    return ValueError(
+        f"`{call}(loss_fn=...)` returns the sum over its rows ({value:.9g} for {rows} of them); a "
+        "function of your own must return the mean. Divide by the rows it is given, "
+        "`outputs.shape[0]`; to minimise the sum over all N rows, multiply by N after that."
+    )
 
 
 def mixed_rows(loss: SummedLoss, rows: int, whole: float, halves: float) -> ValueError:

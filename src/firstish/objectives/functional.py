@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from firstish.objectives.chunks import tensors_in
 from firstish.objectives.layout import Layout
 
 
@@ -31,6 +32,7 @@ class FunctionalLoss:
         if not callable(loss_fn):
             raise TypeError(f"`{call}(loss_fn=...)` must be callable, got {loss_fn!r}.")
         _refuse_compiled(model, call)
+        self._call = call
         self.given = model
         self.model = _unwrapped(model, call)
         named = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
@@ -62,10 +64,27 @@ class FunctionalLoss:
         """What the loss returned, and the outputs; `buffers` are left as the model left them."""
         swapped = dict(zip(self._names, self.layout.split(leaf), strict=True))
         swapped.update(buffers)
-        result: tuple[object, object] = functional_call(self._loss, swapped, (inputs, targets))
+        try:
+            result: tuple[object, object] = functional_call(self._loss, swapped, (inputs, targets))
+        except RuntimeError as error:
+            remedy = self._other_precision(inputs)
+            if remedy is None:
+                raise
+            raise RuntimeError(f"{error}. {remedy}") from error
         for name in buffers:
             buffers[name] = swapped[name]  # where the model has replaced one
         return result
+
+    def _other_precision(self, inputs: Any) -> str | None:
+        """What to do, where inputs in another precision may be why torch has refused."""
+        mine = self.layout.dtype
+        for t in tensors_in(inputs):
+            if t.is_floating_point() and t.dtype != mine:
+                return (
+                    f"The model of `{self._call}` is in {mine} and its input in {t.dtype}: convert "
+                    f"one, by `inputs.to({mine})` or `model.to({t.dtype})`."
+                )
+        return None
 
 
 def _refuse_compiled(model: nn.Module, call: str) -> None:

@@ -82,6 +82,7 @@ class SummedLoss:
         if reduction not in (None, "mean", "sum", "batchmean"):
             raise ValueError(f"`{call}(loss_fn=...)` has the unknown `reduction={reduction!r}`.")
         self.is_sum = reduction == "sum"  # then f is a sum too
+        self.assumes_mean = self._unreduced is None and not isinstance(loss_fn, Summed)
         self._reduction = reduction
         self._indexed = _named(loss_fn) in ("cross_entropy", "nll_loss")
         self.look = True  # whether labels are checked; not needed after the first pass
@@ -101,9 +102,10 @@ class SummedLoss:
                 )
             total, _ = loss_and_aux(returned[0], "The function in `Summed(...)`")
             return Sum(total, float(returned[1]))
-        if self._unreduced is None:  # a function of the user's: the mean over its rows
+        if self.assumes_mean:  # a function of the user's: the mean over its rows
             mean, _ = loss_and_aux(self.original(*arguments), f"`{self.call}(loss_fn=...)`")
             return Sum(mean * rows, float(rows))
+        assert self._unreduced is not None
         parts = self._unreduced(*arguments)
         if self.is_sum:
             return Sum(_total(parts), 1.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -145,7 +145,7 @@ def refuse_nondeterministic(
     evaluate: Callable[[], object], first: float, second: float, what: str, root: nn.Module | None
 ) -> None:
     """Raise, naming the module whose output differs between two evaluations if there is one."""
-    culprit = _first_difference(_outputs(evaluate), _outputs(evaluate))
+    culprit, innocent = _first_difference(_calls(evaluate), _calls(evaluate))
     if culprit is None:
         where = "No module's output differed, so look outside of modules"
     else:
@@ -153,6 +153,8 @@ def refuse_nondeterministic(
         name = names.get(culprit)
         label = f"'{name}', " if name else ""
         where = f"The first module whose output differs is {label}{culprit!r}"
+        if innocent:
+            where += ", but so did its input already: look at what comes before it"
     raise NondeterministicError(
         f"{what} differs between two evaluations at the same point ({first!r} and {second!r}). "
         f"{where}. torch's random state was replayed, so the cause is another source of "
@@ -162,11 +164,17 @@ def refuse_nondeterministic(
     )
 
 
-def _outputs(evaluate: Callable[[], object]) -> list[tuple[nn.Module, Any]]:
-    calls: list[tuple[nn.Module, Any]] = []
+class _Call(NamedTuple):
+    module: nn.Module
+    inputs: list[Tensor]
+    output: list[Tensor]
+
+
+def _calls(evaluate: Callable[[], object]) -> list[_Call]:
+    calls: list[_Call] = []
 
     def note(module: nn.Module, args: Any, output: Any) -> None:
-        calls.append((module, output.detach().clone() if isinstance(output, Tensor) else None))
+        calls.append(_Call(module, _copies(args), _copies((output,))))
 
     handle = register_module_forward_hook(note)
     try:
@@ -176,13 +184,21 @@ def _outputs(evaluate: Callable[[], object]) -> list[tuple[nn.Module, Any]]:
     return calls
 
 
-def _first_difference(
-    one: list[tuple[nn.Module, Any]], two: list[tuple[nn.Module, Any]]
-) -> nn.Module | None:
-    for (module, a), (other, b) in zip(one, two, strict=False):
-        if module is not other:
-            return module
-        tensors = isinstance(a, Tensor) and isinstance(b, Tensor)
-        if tensors and not torch.equal(a.nan_to_num(), b.nan_to_num()):
-            return module
-    return None
+def _copies(values: tuple[Any, ...]) -> list[Tensor]:
+    return [t.detach().clone() for t in values if isinstance(t, Tensor)]
+
+
+def _first_difference(one: list[_Call], two: list[_Call]) -> tuple[nn.Module | None, bool]:
+    """The first module whose output differs, and whether its inputs did."""
+    for a, b in zip(one, two, strict=False):
+        if a.module is not b.module:
+            return a.module, False
+        if _differ(a.output, b.output):
+            return a.module, _differ(a.inputs, b.inputs)
+    return None, False
+
+
+def _differ(one: list[Tensor], two: list[Tensor]) -> bool:
+    return any(
+        not torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(one, two, strict=False)
+    )
