@@ -113,6 +113,28 @@ def test_seconds_of_the_processor_are_counted_on_request(tmp_path):
     assert "processor_time was True, is False" in other.output
 
 
+def test_a_run_can_be_given_more_methods_later(tmp_path):
+    out, once, whole = ["--out", tmp_path / "r"], ["--method", "cgmr"], ["--out", tmp_path / "w"]
+    more = ["--method", "gm", "--method", "adam@0.01"]
+    run = ["run", "--budget", "60"]
+    assert invoke(*run, *once, *out).exit_code == 0
+    first = (tmp_path / "r" / "cgmr.jsonl").read_bytes()
+    assert invoke(*run, *more, *out, "--resume").exit_code == 0
+    assert (tmp_path / "r" / "cgmr.jsonl").read_bytes() == first
+    assert invoke(*run, *out, "--resume").exit_code == 0  # without any, it keeps to its own
+    assert invoke(*run, *once, *more, *whole).exit_code == 0
+
+    def told(folder):
+        marks, ends = (
+            json.loads((tmp_path / folder / f).read_text()) for f in ("run.json", "summary.json")
+        )
+        ends = {k: {**v, "seconds": 0} for k, v in ends["methods"].items()}
+        return marks["methods"], list(ends), ends
+
+    assert told("r") == told("w")
+    assert told("r")[0] == ["cgmr", "gm", "adam@0.01"]
+
+
 def test_a_run_ends_with_a_sentence_on_the_default(folder, tmp_path):
     words = [w for m in ("lazy", "adam@0.1", "lbfgs") for w in ("--method", m)]
     told = invoke(*RUN, "--gtol", "1e-2", *words, "--out", tmp_path / "r").output.replace("\n", " ")

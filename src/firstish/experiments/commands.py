@@ -167,7 +167,9 @@ def run(
     device: Device = "cpu",
     data: Data = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; runs/PROBLEM if none.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with that folder.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with that folder; --method adds to its methods.")
+    ] = False,
     checkpoint_seconds: Annotated[float, typer.Option(help="How often to save.")] = 10.0,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write DIR/tensorboard as it goes, too.")
@@ -196,12 +198,14 @@ def run(
     """
     folder = out or (_newest if resume else _free)(Path("runs") / problem)
     try:
-        panel = method or get(problem).panel or PANEL
+        known = runner.known_methods(folder) if resume else []
+        panel = [*known, *(method or ())] or get(problem).panel or PANEL
         with ExitStack() as stack:
             together = stack.enter_context(joined(device, timeout))
             group = Group(together, device)
             folder = Path(group.text_from_first(str(folder)))
             options = _options(seed, subset, dtype, device, data, chunk_size, together)
+            panel = group.text_from_first(" ".join(panel)).split()
             settings = _settings(
                 problem, panel, budget, gtol, options, checkpoint_seconds, processor_time
             )

@@ -39,10 +39,9 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
     new = _agreed_new(group, folder, settings, resume)
     problem = get(settings.problem)
     instance = problem.load(settings.options)
-    if new and group.rank == 0:
+    if group.rank == 0:
         # Not before the data are there: a run that never began leaves no trace.
-        started = {**settings.describe(), **versions(), "started": time.strftime("%FT%T%z")}
-        storage.write_json(folder / "run.json", started)
+        _mark(folder, settings, new)
     outcomes = _outcomes(folder)
     waiting = [m for m in settings.methods if m.key not in outcomes]
     rates = {m: _rate(m, problem, instance, settings, folder, observer) for m in waiting}
@@ -63,6 +62,22 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
             storage.write_json(folder / "summary.json", {"methods": ordered})
             _checkpoint(folder, choice).unlink(missing_ok=True)
         observer.ended(choice, outcome)
+
+
+def known_methods(folder: Path) -> list[str]:
+    """Those that a run in this folder was started with; none if there is no run."""
+    path = folder / "run.json"
+    return list(storage.read_json(path)["methods"]) if path.exists() else []
+
+
+def _mark(folder: Path, settings: Settings, new: bool) -> None:
+    """Write what is being run; of a run that goes on only its methods may have become more."""
+    path, asked = folder / "run.json", settings.describe()
+    if new:
+        started = {**asked, **versions(), "started": time.strftime("%FT%T%z")}
+        storage.write_json(path, started)
+    elif known_methods(folder) != asked["methods"]:
+        storage.write_json(path, {**storage.read_json(path), "methods": asked["methods"]})
 
 
 def _agreed_new(group: Group, folder: Path, settings: Settings, resume: bool) -> bool:
@@ -91,6 +106,8 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
     found = storage.read_json(mark)
     if not resume:
         raise FileExistsError(f"{folder} holds a run. Go on with --resume, or use another --out.")
+    if set(found.get("methods", ())) <= set(wanted["methods"]):
+        del wanted["methods"]  # more methods are welcome
     differ = [k for k in wanted if found.get(k) != wanted[k]]
     if differ:
         told = "; ".join(f"{k} was {found.get(k)}, is {wanted[k]}" for k in differ)
