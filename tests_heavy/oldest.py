@@ -1,7 +1,8 @@
 """The tests of the core on the oldest torch that pyproject.toml allows: `make test-oldest`.
 
-That torch comes from PyPI with the CUDA libraries it was linked to: 2.5 GB to fetch, 5 GB on disk,
-in a folder that is removed afterwards (`--venv FOLDER` keeps it and uses it again).
+`ARGS='--python python3.10'` takes another Python, `--torch VERSION` another torch. Older ones, and
+those for other Pythons, come from PyPI with the CUDA libraries they were linked to: 2.5 GB to get,
+5 GB on disk, in a folder that is removed afterwards (`--venv FOLDER` keeps it and uses it again).
 """
 
 import argparse
@@ -35,10 +36,10 @@ def oldest() -> str:
     return version + ".0" * (2 - version.count("."))
 
 
-def install(folder: Path, version: str) -> None:
+def install(folder: Path, version: str, interpreter: str) -> None:
     python = folder / "bin" / "python"
     if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run([interpreter, "-m", "venv", folder], check=True)
     pip = [python, "-m", "pip", "install", "-q", f"torch=={version}"]
     subprocess.run(pip, check=True)
     subprocess.run([*pip, "-e", f"{ROOT}[dev]"], check=True)
@@ -62,12 +63,13 @@ def test(folder: Path, more: list[str]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--venv", type=Path, help="keep the environment here")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter to use")
+    parser.add_argument("--torch", default=oldest(), help="the version of torch")
     chosen, more = parser.parse_known_args()
     with tempfile.TemporaryDirectory(prefix="firstish-oldest-") as name:
         folder = (chosen.venv or Path(name)).resolve()
-        version = oldest()
-        install(folder, version)
-        print(f"torch {version} in {folder}", flush=True)
+        install(folder, chosen.torch, chosen.python)
+        print(f"torch {chosen.torch} in {folder}", flush=True)
         return test(folder, more)
 
 
