@@ -32,6 +32,9 @@ CAPTIONS = {
 }
 
 
+SMALL = "A small problem of ours: the paper's claims are about its larger siblings."
+
+
 def number(value: float | None, digits: int = 6) -> str:
     return "-" if value is None else f"{value:.{digits}g}"
 
@@ -42,11 +45,14 @@ def percent(value: float | None) -> str:
 
 def command(run: dict) -> str:
     """What to type for the same run."""
-    words = ["firstish run", run["problem"]]
+    words = [f"OMP_NUM_THREADS={run['threads']} firstish run", run["problem"]]
     words += [f"--method {key}" for key in run["methods"]]
     words += [f"--budget {run['budget']:g}", f"--gtol {run['gtol']:g}"]
     if run["subset"] is not None:
         words.append(f"--subset {run['subset']}")
+    if run["chunk_size"] is not None:
+        words.append(f"--chunk-size {run['chunk_size']}")
+    words += ["--processor-time"] if run.get("processor_time") else []
     lines, line = [], ""
     for word in words:
         if len(line) + len(word) > 90:
@@ -135,13 +141,14 @@ def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
         "",
         f"On {rows}, {run['dtype']}, seed {run['seed']}, up to {run['budget']:g} oracle calls a "
         f"method (and for each step size of a grid), firstish {run['firstish']}, torch "
-        f"{run['torch']}, {run['threads']} threads. "
+        f"{run['torch']}, threads: {run['threads']}. "
         + (
             "Seconds are the processor's."
             if run.get("processor_time")
             else "Seconds are the wall's."
         ),
         "",
+        *([SMALL, ""] if problem.name.startswith("digits") else []),
         *([note, ""] if note else []),
         "```sh",
         command(run),
