@@ -10,13 +10,12 @@ also gets report.txt, costs.csv and a picture of the performance profiles for ea
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import platform
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from pathlib import Path
 
 import torch
@@ -30,7 +29,7 @@ from race.problem import BUDGET, held_out
 from race.statistics import PENALTY
 from race.traces import Outcome
 
-from firstish.experiments import workers
+from firstish.experiments.workers import processes
 
 RULES = f"""\
 Unit: oracle calls of the paper (value 1, gradient +1, Hessian-vector product +2), for all alike.
@@ -137,8 +136,7 @@ def _race(
         for done, problem in enumerate(order, 1):
             keep(problem, heat(problem, waiting[problem], rules), done)
         return
-    spawn = multiprocessing.get_context("spawn")  # forked torch threads may hang
-    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=workers.begin) as pool:
+    with processes(jobs) as pool:
         tasks = {pool.submit(heat, p, waiting[p], rules): p for p in order}
         for done, task in enumerate(as_completed(tasks), 1):
             keep(tasks[task], task.result(), done)

@@ -325,6 +325,29 @@ def test_a_product_that_is_not_finite_at_the_start_says_where_and_what_to_do():
         doors(NOT_FINITE["Hg"][0])["fun"]()
 
 
+def test_a_batch_that_is_not_finite_is_told_from_the_start():
+    w = parameter()
+    optimizer = ScaledGD([w])
+    optimizer.step(lambda: square(w))
+    with pytest.raises(NonFiniteError, match=r"f is nan at the start of step 1\."):
+        optimizer.step(lambda: square(w) * math.nan)
+
+
+@pytest.mark.parametrize("setting", [{"weight_decay": 0.1}, {"betas": (0.9, 0.99)}])
+def test_settings_of_other_optimizers_in_a_group_are_refused(setting):
+    one, two = parameter(), parameter()
+    with pytest.raises(ValueError, match=rf"`ScaledGD` has no {next(iter(setting))}"):
+        ScaledGD([{"params": [one], **setting}, {"params": [two]}])
+    optimizer = ScaledGD([{"params": [one], "weight_decay": 0.0}])  # as trainers write it
+    with pytest.raises(ValueError, match="has no"):
+        optimizer.add_param_group({"params": [two], **setting})
+
+
+def test_a_rate_left_over_from_another_optimizer_brings_a_warning():
+    with pytest.warns(UserWarning, match=r"`ScaledGD\(lr=0.001\)`.*Leave it at 1.0"):
+        ScaledGD([parameter()], lr=1e-3)
+
+
 def test_parameters_stay_put_when_the_start_is_not_finite():
     for loss, _ in NOT_FINITE.values():
         w = parameter()
@@ -420,6 +443,19 @@ def test_a_broken_promise_of_reuse_value_is_named(method):
     with pytest.raises(NondeterministicError, match=r"`ScaledGD\(reuse_value=True\)` is a promise"):
         optimizer.step(lambda: mse_loss(model(batches[1]), targets))
     assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+
+
+def test_a_promise_of_reuse_value_that_is_broken_later_is_named_where_a_step_fails():
+    model, targets = nn.Linear(2, 1), torch.randn(50, 1)
+    optimizer = ScaledGD(model.parameters(), method="lazy", reuse_value=True)
+
+    def steps(inputs):
+        for _ in range(4):
+            optimizer.step(lambda: mse_loss(model(inputs), targets))
+
+    steps(torch.randn(50, 2))
+    with pytest.raises(NondeterministicError, match=r"`ScaledGD\(reuse_value=True\)` is a promise"):
+        steps(3 + torch.randn(50, 2))
 
 
 def test_a_promise_of_reuse_value_is_not_looked_at_without_check():

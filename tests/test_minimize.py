@@ -116,6 +116,15 @@ class WrongSign(torch.autograd.Function):
         return -2 * grad * ctx.saved_tensors[0]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("method", ["lazy", "plane", "CGMR", "GM"])
+def test_a_gradient_of_the_wrong_sign_is_not_followed_within_the_rounding_of_f(method, dtype):
+    x0 = torch.tensor([1.0, 2.0, -1.0], dtype=dtype)
+    result = minimize(WrongSign.apply, x0, method=method)
+    assert result.status is Status.LINE_SEARCH
+    assert (result.iterations, result.value) == (0, 6.0)
+
+
 def test_a_search_in_which_no_trial_is_accepted_returns_to_x_and_says_so():
     method = ScaledGradient(line_search=Armijo(max_trials=10))
     result = minimize(WrongSign.apply, torch.ones(3), method=method)

@@ -12,6 +12,10 @@ Two departures from the textbook, both for the sake of rounding:
    is Armijo's condition itself. Such a step must move x: a null step is no progress.
 2. A trial at which f (or, where it is wanted next, the gradient) is not finite is refused.
 
+And one against a gradient that is not that of f: as alpha shrinks, the decrease of a smooth f
+approaches the linear one. Where the last trials that could tell showed no such thing, the slopes do
+not decide, and the search ends without a step.
+
 `NonMonotone` asks for a decrease below a mean of the values so far instead of below f(x).
 
 Nothing here knows of tensors: a ray gives trials, and a search gives back one of them.
@@ -25,6 +29,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 NOISE_ULPS = 10.0
+TELLING = 100.0  # a linear decrease so many times the noise shows whether f follows the slope
 SHORTEST_CUT = 0.1  # an interpolated trial is at least this share of the one before
 
 
@@ -68,6 +73,16 @@ class Ray(Generic[T]):
     def noise(self) -> float:
         """The change of f that rounding alone may cause."""
         return NOISE_ULPS * self.eps * abs(self.value)
+
+    def shortfall(self, alpha: float, value: float) -> float | None:
+        """The share of the linear decrease that f falls short of; None where rounding may hide it.
+
+        For a smooth f it shrinks with alpha, to 0.
+        """
+        linear = -self.slope * alpha
+        if not (linear > TELLING * self.noise and math.isfinite(value)):
+            return None
+        return (value - self.value + linear) / linear
 
 
 @dataclass(slots=True)
@@ -140,13 +155,20 @@ class Armijo:
         within [0.1, theta] of alpha.
         """
         alpha = self.initial_step if alpha is None else alpha
+        last, last_alpha, denied = math.inf, alpha, False
         while spent < self.max_trials:
             spent += 1
             trial = ray.trial(alpha)
+            if denied and abs(trial.value - ray.value) <= ray.noise:
+                break  # what f told of the slope while it could tell, it can no more
             if self.accepts(ray, alpha, trial) and trial.usable():
                 return Found(trial, alpha, spent)
             if not trial.moved():
                 break  # nor would a shorter step
+            short = ray.shortfall(alpha, trial.value)
+            if short is not None:
+                denied = short > last * (1 + alpha / last_alpha) / 2
+                last, last_alpha = short, alpha
             alpha *= self._cut(ray, alpha, trial.value) if interpolate else self.theta
             del trial  # and its graph, before the next one is built
         return Found(None, 0.0, spent)

@@ -25,6 +25,8 @@ from firstish.objectives.random_state import RandomState
 from firstish.records import Entry, Row
 
 _SPENT = ("oracle_calls", "passes", "seconds")
+_OTHERS = ("momentum", "dampening", "nesterov", "betas", "amsgrad")  # of other optimizers
+_LIKE_A_RATE = 0.1  # a first trial step below this was meant for another optimizer
 
 
 class ScaledGD(Optimizer):
@@ -124,7 +126,12 @@ class ScaledGD(Optimizer):
         self._left = []
         super().__init__(params, {"lr": lr})
         Layout(self._trainable(), "ScaledGD(params)")
-        self._first_step()
+        if self._first_step() < _LIKE_A_RATE:
+            warnings.warn(
+                f"`ScaledGD(lr={lr})` makes every step at most {lr} of the one that the curvature "
+                "asks for: `lr` is the first trial step, not a learning rate. Leave it at 1.0.",
+                stacklevel=2,
+            )
 
     def step(self, closure: Closure | None = None) -> Tensor:  # type: ignore[override]
         """One iteration.
@@ -154,14 +161,17 @@ class ScaledGD(Optimizer):
         memory = self._memory()
         objective = self._engine()
         before = objective.meter.copy()
+        kept = self._kept
         point = self._begin(objective, closure, memory)
         try:
-            point.require_finite()
+            point.require_finite(self._where(memory["iterations"]))
             if not (self._reuse and memory["iterations"]):  # then the last step accepted it
                 point.accept()
             known = self._sum(memory, objective.meter.since(before), clock)
             state = self._state(memory, point)
             new, step, state = self._method().step(point, state)
+            if step.failure is not None and point is kept:
+                objective.expect(kept)  # a loss that has changed explains it better
             objective.keep(new.x)
         except BaseException as error:
             objective.write(point.x)
@@ -181,9 +191,9 @@ class ScaledGD(Optimizer):
         memory["iterations"] += 1
         memory["grad_scale"] = objective.grad_scale
         objective.may_skip = True
-        if step.failure is Failure.LINE_SEARCH:
+        if step.failure in (Failure.LINE_SEARCH, Failure.ROUNDING):
             warnings.warn(
-                f"ScaledGD did not move: {step.failure.value} in {step.trials} trials. "
+                f"ScaledGD did not move: {step.failure.value} ({step.trials} trials). "
                 "`optimizer.last_step` has the numbers.",
                 stacklevel=3,
             )
@@ -195,6 +205,26 @@ class ScaledGD(Optimizer):
         now = (spent.oracle_calls, spent.passes, clock.seconds())
         calls, passes, seconds = (memory[k] + v for k, v in zip(_SPENT, now, strict=True))
         return calls, passes, seconds
+
+    @staticmethod
+    def _where(iterations: int) -> str:
+        return "at the starting point" if iterations == 0 else f"at the start of step {iterations}"
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group; settings of other optimizers are refused rather than ignored."""
+        if param_group.get("weight_decay"):
+            raise ValueError(
+                f"`ScaledGD` has no weight_decay, got {param_group['weight_decay']} in a group. "
+                "Add weight_decay/2 times the squares of its parameters to the loss in the "
+                "closure, where the line search sees it."
+            )
+        others = [key for key in _OTHERS if key in param_group]
+        if others:
+            raise ValueError(
+                f"`ScaledGD` has no {' or '.join(others)}, got in a group. Leave it out: the step "
+                "is set by the curvature."
+            )
+        super().add_param_group(param_group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume: the next step takes the same bits as it would have."""

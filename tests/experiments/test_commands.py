@@ -108,9 +108,8 @@ def test_seconds_of_the_processor_are_counted_on_request(tmp_path):
     assert json.loads((tmp_path / "run" / "run.json").read_text())["processor_time"] is True
     grid = json.loads((tmp_path / "run" / "tuning" / "adam.json").read_text())
     assert grid["seconds"] == sum(trial["seconds"] for trial in grid["trials"])
-    other = invoke(*words, "--resume")
-    assert other.exit_code == 2
-    assert "processor_time was True, is False" in other.output
+    assert invoke(*words, "--resume").exit_code == 0  # it is recalled
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["processor_time"] is True
 
 
 def test_a_run_can_be_given_more_methods_later(tmp_path):
@@ -133,6 +132,30 @@ def test_a_run_can_be_given_more_methods_later(tmp_path):
 
     assert told("r") == told("w")
     assert told("r")[0] == ["cgmr", "gm", "adam@0.01"]
+    assert invoke("run", *out, "--resume", "--method", "mr").exit_code == 0  # settings are recalled
+    assert told("r")[2]["mr"]["oracle_calls"] == 62
+    assert told("r")[0] == ["cgmr", "gm", "adam@0.01", "mr"]
+    other = invoke("run", "--budget", "70", *out, "--resume")
+    assert other.exit_code == 2
+    assert "budget was 60, is 70" in other.output
+
+
+def test_to_go_on_there_must_be_a_run(tmp_path):
+    asked = invoke("run", "--out", tmp_path / "none", "--resume")
+    assert asked.exit_code == 2
+    assert "holds no run. Start one without --resume" in asked.output.replace("\n", " ")
+    assert not (tmp_path / "none").exists()
+
+
+def test_where_no_method_met_the_tolerance_the_sentence_has_what_they_reached(tmp_path):
+    words = [w for m in ("lazy", "lbfgs") for w in ("--method", m)]
+    told = invoke("run", "--budget", "20", *words, "--out", tmp_path / "r").output
+    best = [
+        min(json.loads(row)["value"] for row in (tmp_path / "r" / name).read_text().splitlines())
+        for name in ("lazy.jsonl", "lbfgs.jsonl")
+    ]
+    sentence = f"the default, came down to f = {best[0]:.6g}; L-BFGS {best[1]:.6g}"
+    assert sentence in told.replace("\n", " ")
 
 
 def test_a_run_ends_with_a_sentence_on_the_default(folder, tmp_path):

@@ -251,6 +251,42 @@ def test_an_interrupted_grid_goes_on_with_what_is_left(tmp_path, monkeypatch):
     assert gone_on == whole
 
 
+def test_ctrl_c_ends_a_grid_in_processes_at_once(tmp_path):
+    """In a group of its own, as a terminal would send it: to the parent and to the workers."""
+    words = ["digits-mlp", "--method", "adam", "--budget", "1000000", "--gtol", "0"]
+    process = subprocess.Popen(
+        [*COMMAND[:4], *words, "--out", tmp_path / "r"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+    def alive():
+        listed = subprocess.run(
+            ["pgrep", "-g", str(process.pid)], capture_output=True, text=True, check=False
+        )
+        return len(listed.stdout.split())
+
+    def wait_for(condition, seconds):
+        deadline = time.monotonic() + seconds
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.2)
+
+    try:
+        wait_for(lambda: alive() >= 4, 100)  # itself, a tracker, two workers
+        time.sleep(5)
+        os.killpg(process.pid, signal.SIGINT)
+        told, _ = process.communicate(timeout=60)
+        wait_for(lambda: alive() == 0, 30)
+        assert alive() == 0
+    finally:
+        if alive():
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130
+    assert "interrupted; go on with: firstish run digits-mlp" in told.replace("\n", " ")
+
+
 def test_names_of_methods():
     assert parse_choice("CGMR") == Choice("cgmr")
     assert parse_choice("adam@paper").rate == "paper"

@@ -257,3 +257,29 @@ def test_on_a_quadratic_the_slopes_decide_as_armijo_does(h, rho):
     phi = Phi(lambda a: 1.0, -tiny, lambda a: tiny * (-1 + h * a))
     by_slopes = Armijo(rho=rho).backtrack(phi.ray())
     assert (by_slopes.step_size, by_slopes.trials) == (by_f.step_size, by_f.trials)
+
+
+# A slope that f denies
+
+
+@pytest.mark.parametrize("theta", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("interpolate", [True, False])
+def test_a_slope_of_the_wrong_sign_is_not_accepted_where_f_cannot_tell(theta, interpolate):
+    phi = Phi(
+        lambda a: 1.0 + a, -1.0, derivative=lambda a: -1.0
+    )  # f rises, the slopes say it falls
+    found = Armijo(theta=theta, max_trials=500).backtrack(phi.ray(), interpolate=interpolate)
+    assert found.trial is None
+    assert len(phi.slopes) == 0
+    assert phi.tried[-1] <= 1.1 * NOISE_ULPS * EPS  # it gave up where f had nothing more to say
+
+
+@given(h=st.floats(2.5, 1e12), theta=st.floats(0.1, 0.9), power=st.sampled_from([1.5, 2, 3, 4]))
+def test_an_overshoot_is_not_taken_for_a_wrong_slope(h, theta, power):
+    """A smooth f whose trials are refused down to where rounding hides it is still followed."""
+    phi = Phi(
+        lambda a: 1.0 - 1e-9 * a + 1e-9 * h * a**power,
+        -1e-9,
+        derivative=lambda a: -1e-9 + power * 1e-9 * h * a ** (power - 1),
+    )
+    assert Armijo(theta=theta, max_trials=2000).backtrack(phi.ray()).trial is not None

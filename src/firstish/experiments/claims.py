@@ -318,10 +318,9 @@ class _Judge:
             if mine.to_gtol.seconds is None:
                 yield Verdict(8, text, None, "CGMR did not reach its tolerance within the budget")
                 return
-            jobs = 1 if self.run.get("processor_time") else adam.tuning["jobs"]
-            times = adam.tuning["seconds"] * jobs / mine.to_gtol.seconds
+            times = adam.tuning["seconds"] / mine.to_gtol.seconds
             calls = adam.tuning["oracle_calls"] / (mine.to_gtol.oracle_calls or 1)
-            detail = f"{times:.0f} in processor time of one core each, {calls:.0f} in calls"
+            detail = f"{times:.0f} in seconds of one core each, {calls:.0f} in calls"
             yield Verdict(8, text, times >= 10, detail)
 
     def _units(self, claim: int, text: str, key: str, least: float, pure: bool = False) -> Verdict:

@@ -151,6 +151,7 @@ def _options(
 
 @app.command()
 def run(
+    ctx: typer.Context,
     problem: ProblemName = "digits-logistic",
     method: Annotated[
         list[str] | None,
@@ -197,17 +198,40 @@ def run(
     Example: firstish run digits-mlp --method cgmr --method adam --budget 2000
     """
     folder = out or (_newest if resume else _free)(Path("runs") / problem)
+    asked: dict[str, Any] = {
+        "problem": problem,
+        "methods": method or [],
+        "budget": budget,
+        "gtol": gtol,
+        "seed": seed,
+        "subset": subset,
+        "dtype": dtype,
+        "chunk_size": chunk_size,
+        "processor_time": processor_time,
+    }
     try:
-        known = runner.known_methods(folder) if resume else []
-        panel = [*known, *(method or ())] or get(problem).panel or PANEL
         with ExitStack() as stack:
             together = stack.enter_context(joined(device, timeout))
             group = Group(together, device)
             folder = Path(group.text_from_first(str(folder)))
-            options = _options(seed, subset, dtype, device, data, chunk_size, together)
-            panel = group.text_from_first(" ".join(panel)).split()
+            asked = _agreed(group, asked, folder if resume else None, ctx)
+            options = _options(
+                asked["seed"],
+                asked["subset"],
+                asked["dtype"],
+                device,
+                data,
+                asked["chunk_size"],
+                together,
+            )
             settings = _settings(
-                problem, panel, budget, gtol, options, checkpoint_seconds, processor_time
+                asked["problem"],
+                asked["methods"] or get(asked["problem"]).panel or PANEL,
+                asked["budget"],
+                asked["gtol"],
+                options,
+                checkpoint_seconds,
+                asked["processor_time"],
             )
             if group.rank != 0:
                 runner.run(settings, folder, Silent(), resume)
@@ -225,6 +249,34 @@ def run(
         errors.print(f"interrupted; go on with: {again}", soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
     report(folder, quiet, as_json)
+
+
+def _agreed(
+    group: Group, asked: dict[str, Any], resumed: Path | None, ctx: typer.Context
+) -> dict[str, Any]:
+    """The settings, on every rank as rank 0 finds them."""
+    told = ""
+    try:
+        if group.rank == 0:
+            told = json.dumps(asked if resumed is None else _recalled(asked, resumed, ctx))
+    finally:
+        told = group.text_from_first(told)
+    if not told:
+        raise ValueError("rank 0 has refused to start; its error says why.")
+    settings: dict[str, Any] = json.loads(told)
+    return settings
+
+
+def _recalled(asked: dict[str, Any], folder: Path, ctx: typer.Context) -> dict[str, Any]:
+    """What was asked for, and for the rest what the run in the folder was started with."""
+    found = runner.started_with(folder)
+
+    def left_open(name: str) -> bool:
+        source = ctx.get_parameter_source(name)  # of click, or of typer's copy of it
+        return source is not None and source.name == "DEFAULT"
+
+    recalled = {k: found[k] if k in found and left_open(k) else v for k, v in asked.items()}
+    return {**recalled, "methods": [*found["methods"], *asked["methods"]]}
 
 
 @app.command()
@@ -321,7 +373,7 @@ def _files(name: str, places: Sequence[Path]) -> tuple[str, str]:
             checks = [inspect(file, folder).checksum_ok for file in form.files]
             told = "WRONG" if False in checks else "right" if all(checks) else "here"
             return f"{len(checks)} {told}", f"{folder} ({form.title})"
-    return "missing", dataset.how
+    return "missing", f"{dataset.how} {dataset.page}"
 
 
 def _newest(folder: Path) -> Path:

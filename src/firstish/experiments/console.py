@@ -136,6 +136,8 @@ def headline(summary: Summary) -> str | None:
     mine = lines.get(DEFAULT)
     if mine is None:
         return None
+    if all(line.to_gtol.oracle_calls is None for line in summary.lines):
+        return _lowest(summary, lines)
     targets = [(f"|g| ≤ {summary.run['gtol']:g}", [line.to_gtol for line in summary.lines])]
     for k in reversed(range(len(GAPS))):
         targets.append((f"gap {GAPS[k]:.0e}", [line.to_gap[k] for line in summary.lines]))
@@ -145,15 +147,37 @@ def headline(summary: Summary) -> str | None:
         if calls is None:
             continue
         told = [f"{mine.label}, the default, took {calls:g} oracle calls to {target}"]
-        for key in (get(summary.run["problem"]).scaling.lower(), "lbfgs", "adam"):
-            if key in lines:
-                other = reached[key].oracle_calls
-                took = f"more than {summary.run['budget']:g}" if other is None else f"{other:g}"
-                tuning = lines[key].tuning
-                price = "" if tuning is None else f" and {tuning['oracle_calls']:g} to tune it"
-                told.append(f"{lines[key].label} {took}{price}")
+        for line in _beside(summary, lines):
+            other = reached[line.key].oracle_calls
+            took = f"more than {summary.run['budget']:g}" if other is None else f"{other:g}"
+            told.append(f"{line.label} {took}{_price(line)}")
         return "; ".join(told)
     return None
+
+
+def _lowest(summary: Summary, lines: dict[str, Line]) -> str:
+    """The same where no method met the tolerance: a gap to one's own end would say nothing."""
+    told = [
+        f"No method met |g| ≤ {summary.run['gtol']:g}; within {summary.run['budget']:g} oracle "
+        f"calls {lines[DEFAULT].label}, the default, came down to f = {_value(lines[DEFAULT])}"
+    ]
+    told += [f"{line.label} {_value(line)}{_price(line)}" for line in _beside(summary, lines)]
+    return "; ".join(told)
+
+
+def _value(line: Line) -> str:
+    return "-" if line.best is None else f"{line.best:.6g}"
+
+
+def _beside(summary: Summary, lines: dict[str, Line]) -> list[Line]:
+    """The paper's method for this problem, L-BFGS and Adam, if they were run."""
+    keys = (get(summary.run["problem"]).scaling.lower(), "lbfgs", "adam")
+    return [lines[key] for key in keys if key in lines]
+
+
+def _price(line: Line) -> str:
+    tuning = line.tuning
+    return "" if tuning is None else f" and {tuning['oracle_calls']:g} calls to tune it"
 
 
 def winners(problem: str, grids: Sequence[Grid]) -> Table:

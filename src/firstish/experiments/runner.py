@@ -64,10 +64,12 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
         observer.ended(choice, outcome)
 
 
-def known_methods(folder: Path) -> list[str]:
-    """Those that a run in this folder was started with; none if there is no run."""
+def started_with(folder: Path) -> dict[str, Any]:
+    """The settings of the run in this folder."""
     path = folder / "run.json"
-    return list(storage.read_json(path)["methods"]) if path.exists() else []
+    if not path.exists():
+        raise FileNotFoundError(f"--resume: {folder} holds no run. Start one without --resume.")
+    return dict(storage.read_json(path))
 
 
 def _mark(folder: Path, settings: Settings, new: bool) -> None:
@@ -76,8 +78,8 @@ def _mark(folder: Path, settings: Settings, new: bool) -> None:
     if new:
         started = {**asked, **versions(), "started": time.strftime("%FT%T%z")}
         storage.write_json(path, started)
-    elif known_methods(folder) != asked["methods"]:
-        storage.write_json(path, {**storage.read_json(path), "methods": asked["methods"]})
+    elif started_with(folder)["methods"] != asked["methods"]:
+        storage.write_json(path, {**started_with(folder), "methods": asked["methods"]})
 
 
 def _agreed_new(group: Group, folder: Path, settings: Settings, resume: bool) -> bool:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import multiprocessing
 import os
 import resource
-import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-from firstish.experiments import workers
 from firstish.experiments.methods import METHODS, Choice
 from firstish.experiments.settings import Settings
+from firstish.experiments.workers import processes
 from firstish.loop import Status
 from firstish.minimize import minimize
 from firstish.objectives.group import Group
@@ -42,9 +40,9 @@ class Tuning:
         method: its name.
         winner: the best step size; None if none stayed finite.
         oracle_calls: of the whole grid.
-        seconds: of the whole grid on the clock, `jobs` processes at a time; if the clock is the
-            processor's, the sum of theirs.
-        jobs: processes used.
+        seconds: the sum of the trials', on one core each; data loading and the start of processes
+            left out.
+        jobs: how many of them ran at a time.
         trials: one for each step size.
     """
 
@@ -83,9 +81,7 @@ def tune(settings: Settings, choice: Choice, watcher: Watcher, kept: Path | None
     # Ranks of a group take each step size together; else each one is a process of its own.
     jobs = 1 if settings.options.process_group is not None else _jobs(len(rates))
     watcher.tuning(choice, rates, jobs)
-    start = time.perf_counter()
     done = {t.rate: t for t in _read(kept)}
-    before = sum(t.seconds for t in done.values()) / jobs
     first = Group(settings.options.process_group).rank == 0
     for trial in _run(settings, choice, [r for r in rates if r not in done], jobs):
         done[trial.rate] = trial
@@ -96,9 +92,7 @@ def tune(settings: Settings, choice: Choice, watcher: Watcher, kept: Path | None
         choice.name,
         _winner(trials),
         sum(t.oracle_calls for t in trials),
-        sum(t.seconds for t in trials)
-        if settings.processor_time
-        else before + time.perf_counter() - start,
+        sum(t.seconds for t in trials),
         jobs,
         trials,
     )
@@ -109,8 +103,7 @@ def _run(settings: Settings, choice: Choice, rates: Sequence[float], jobs: int) 
     if jobs == 1:
         yield from (_trial(settings, choice, rate) for rate in rates)
         return
-    spawn = multiprocessing.get_context("spawn")  # forked torch threads may hang
-    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=workers.begin) as pool:
+    with processes(jobs) as pool:
         waiting = [pool.submit(_trial, settings, choice, rate) for rate in rates]
         for finished in as_completed(waiting):
             yield finished.result()

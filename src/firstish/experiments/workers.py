@@ -1,18 +1,48 @@
-"""How a worker process begins: one thread, and an end with its parent."""
+"""A pool of processes of one thread each, which end with their parent or when it is interrupted."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
 
 import torch
 
 
-def begin() -> None:
-    """The initializer of a pool of processes."""
+@contextmanager
+def processes(count: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool; an exception inside the block ends its processes at once.
+
+    The executor itself would wait for tasks that have begun, and a worker that Ctrl-C interrupts
+    would take the next.
+    """
+    spawn = multiprocessing.get_context("spawn")  # forked torch threads may hang
+    stop = spawn.Event()
+    with ProcessPoolExecutor(
+        count, mp_context=spawn, initializer=_begin, initargs=(stop,)
+    ) as executor:
+        try:
+            yield executor
+        except BaseException:
+            stop.set()
+            raise
+
+
+def _begin(stop: Event) -> None:
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_on_request, args=(stop,), daemon=True).start()
+
+
+def _end_on_request(stop: Event) -> None:
+    stop.wait()
+    os._exit(1)
 
 
 def _end_with_parent() -> None:

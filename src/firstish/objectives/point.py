@@ -174,16 +174,16 @@ class Point(ABC):
         """Whether f and its gradient are finite here."""
         return math.isfinite(self.value) and math.isfinite(self.grad_norm)
 
-    def require_finite(self) -> None:
+    def require_finite(self, where: str = "at the starting point") -> None:
         """Raise if f or its gradient is not finite here."""
         if not math.isfinite(self.value):
             raise NonFiniteError(
-                f"f is {self.value} at the starting point. Start where the loss is finite, and "
+                f"f is {self.value} {where}. Start where the loss is finite, and "
                 "check the data for infinite or missing values."
             )
         if not math.isfinite(self.grad_norm):
             raise NonFiniteError(
-                "The gradient is not finite at the starting point although f is. Look for a kink "
+                f"The gradient is not finite {where} although f is. Look for a kink "
                 "or a root at 0 (such as sqrt or norm), or start elsewhere."
             )
 
