@@ -14,7 +14,7 @@ def line(key, calls, *, gtol=None, spent=2000.0, **more):
         rate=None,
         outcome={"oracle_calls": spent, "seconds": 1.0},
         tuning=None,
-        best=1.0,
+        best=more.get("best", 1.0),
         to_gap=tuple(Reached(c, None) for c in calls),
         to_gtol=Reached(gtol, None),
         unit_steps=None,
@@ -35,11 +35,24 @@ def line(key, calls, *, gtol=None, spent=2000.0, **more):
     ],
 )
 def test_the_common_target_is_the_hardest_that_one_of_them_met(ours, other, told):
-    assert str(compare(ours, other)) == told
+    assert str(compare(ours, other, {})) == told
+
+
+def test_where_none_was_met_the_common_target_is_the_lowest_f_that_both_reached():
+    none = (None,) * 3
+    ours, other = line("a", none, best=0.2), line("b", none, best=0.5)
+    values = {"a": [3.0, 0.6, 0.4, 0.2], "b": [3.0, 2.0, 1.0, 0.5]}
+    rows = {
+        key: [{"value": v, "oracle_calls": 10 * (k + 1)} for k, v in enumerate(vs)]
+        for key, vs in values.items()
+    }
+    assert str(compare(ours, other, rows)) == "b 1.33× (f ≤ 0.5)"
+    assert str(compare(other, ours, rows)) == "a 0.75× (f ≤ 0.5)"
 
 
 def test_no_common_target():
-    assert compare(line("a", (None,) * 3), line("b", (None,) * 3)) is None
+    none = line("a", (None,) * 3, best=None)
+    assert compare(none, line("b", (None,) * 3), {}) is None
 
 
 def row(curvature="SPC", step_size=1.0, scale=1.0, grad_norm=1.0, value=1.0):

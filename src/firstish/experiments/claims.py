@@ -6,7 +6,9 @@
 
 The common target of two methods is the hardest one that at least one of them met: |g| <= gtol, or
 f within 1e-6, 1e-4, 1e-2 of the way from the start to the lowest value of the run. A method that
-did not meet it is charged what it spent, a lower bound: its ratio is shown with "more than".
+did not meet it is charged what it spent, a lower bound: its ratio is shown with "more than". Where
+neither met any, as in a short run in which a third method is far ahead, it is the lowest f that
+both reached.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ class Ratio:
         return f"{self.other} {bound}{times}× ({self.target})"
 
 
-def compare(ours: Line, other: Line) -> Ratio | None:
+def compare(ours: Line, other: Line, rows: dict[str, Rows]) -> Ratio | None:
     """The calls of `other` over those of `ours`, to their common target."""
     a, b = _targets(ours), _targets(other)
     for name in a:
@@ -71,7 +73,17 @@ def compare(ours: Line, other: Line) -> Ratio | None:
             return None
         sure = a[name] is not None and b[name] is not None
         return Ratio(other.label, y / x, name, sure)
-    return None
+    if ours.best is None or other.best is None:
+        return None
+    both = max(ours.best, other.best)
+    x, y = (_calls_to(both, rows.get(line.key, [])) for line in (ours, other))
+    return Ratio(other.label, y / x, f"f ≤ {both:.6g}", sure=True) if x and y else None
+
+
+def _calls_to(value: float, rows: Rows) -> float | None:
+    """Oracle calls until f was at most that."""
+    low = (r["oracle_calls"] for r in rows if r["value"] is not None and r["value"] <= value)
+    return next(low, None)
 
 
 def _targets(line: Line) -> dict[str, float | None]:
@@ -109,7 +121,9 @@ class _Judge:
         """Those that can be formed."""
         if ours not in self.lines:
             return []
-        pairs = (compare(self.lines[ours], self.lines[o]) for o in others if o in self.lines)
+        pairs = (
+            compare(self.lines[ours], self.lines[o], self.rows) for o in others if o in self.lines
+        )
         return [ratio for ratio in pairs if ratio is not None]
 
     def _against(
@@ -219,7 +233,7 @@ class _Judge:
             return
         told, bad = [], []
         for line in fixed:
-            ratio = compare(ours, line)
+            ratio = compare(ours, line, self.rows)
             creeps = ratio is not None and ratio.value >= WIDE
             backs = line.backtracks or 0.0
             bad.append(creeps or backs >= 1)
@@ -233,10 +247,10 @@ class _Judge:
         lead = "mrcg" if kind == "resnet" else "cgmr"
         name = lead.upper()
         least = {"logistic": WIDE, "mlp": 1.0, "resnet": LEVEL}[kind]
-        how = {"logistic": "handily", "mlp": "(the best)", "resnet": "clearly"}[kind]
+        how = {"logistic": ", handily", "mlp": "", "resnet": ", clearly"}[kind]
         yield self._against(
             4,
-            f"{name} beats CG, MR and GM alone, {how}.",
+            f"{name} beats CG, MR and GM alone{how}.",
             lead,
             ("cg", "mr", "gm"),
             least,
