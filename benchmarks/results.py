@@ -141,6 +141,7 @@ def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
         name, caption = f"{problem.name}-{path.name}", CAPTIONS.get(path.stem, path.stem)
         shutil.copy(path, figures / name)
         shown += [f"![{caption}](figures/{name})", "", f"*{caption}.*", ""]
+    waiting = [m for m in run["methods"] if m not in {line.key for line in summary.lines}]
     rows = "all rows" if run["subset"] is None else f"the first {run['subset']:,} rows"
     text = [
         f"# {problem.title}",
@@ -154,6 +155,7 @@ def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
             else "Seconds are the wall's."
         ),
         "",
+        *([f"Not run yet: {', '.join(waiting)}.", ""] if waiting else []),
         *([SMALL, ""] if problem.name.startswith("digits") else []),
         *([note, ""] if note else []),
         "```sh",

@@ -79,7 +79,10 @@ def test_level_and_wide_margin():
     wide = "CGMR is ahead of line search, PoNo and fixed step by a wide margin."
     ours = line("cgmr", (1, 2, 100))
     for adam, search, level, margin in ((125, 200, True, True), (126, 199, False, False)):
-        lines = [ours, line("adam", (1, 2, adam)), line("line-search", (1, 2, search))]
+        lines = [ours]
+        lines += [line(k, (1, 2, adam)) for k in ("adam", "heavy-ball", "nesterov")]
+        searches = ("line-search", "line-search-full", "line-search-no", "pono", "fixed")
+        lines += [line(k, (1, 2, search)) for k in searches]
         found = verdicts("digits-logistic", lines, {})
         assert found[text].holds is level
         assert found[wide].holds is margin
@@ -120,3 +123,13 @@ def test_mushrooms():
     good = line("line-search-full@1", (1, 2, 120), backtracks=0.1)
     assert verdicts("mushrooms", [ours, creeps, backtracks], {})[text].holds is True
     assert verdicts("mushrooms", [ours, creeps, good], {})[text].holds is False
+
+
+def test_a_claim_is_open_while_one_of_its_methods_is_missing():
+    text = "CGMR is ahead of line search, PoNo and fixed step by a wide margin."
+    lines = [line("cgmr", (1, 2, 100)), line("pono", (1, 2, 900))]
+    found = verdicts("digits-logistic", lines, {})[text]
+    assert found.holds is None
+    assert "not run: Line search, limited" in found.detail
+    lines += [line("fixed", (1, 2, 150))]  # one that contradicts is enough
+    assert verdicts("digits-logistic", lines, {})[text].holds is False

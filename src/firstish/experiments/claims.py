@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from firstish.experiments.curves import best_so_far
+from firstish.experiments.methods import METHODS
 from firstish.experiments.summary import GAPS, Line, Summary
 from firstish.problems import get
 
@@ -129,15 +130,18 @@ class _Judge:
     def _against(
         self, claim: int, text: str, ours: str, others: Sequence[str], least: float, most: float
     ) -> Verdict:
-        """Whether every ratio lies between `least` and `most`."""
+        """Whether every ratio lies between `least` and `most`; open while a method is missing."""
         ratios = self.ratios(ours, others)
         if not ratios:
             return Verdict(claim, text, None, "the methods were not run")
         failed = [r for r in ratios if not least <= r.value <= most]
         unsure = [r for r in ratios if not r.sure and r not in failed and most < math.inf]
-        holds = None if unsure and not failed else not failed
+        missing = [METHODS[o].label for o in others if o not in self.lines]
+        holds = None if (unsure or missing) and not failed else not failed
         calls = ", ".join(map(str, ratios))
-        return Verdict(claim, text, holds, f"calls over {self.lines[ours].label}'s: {calls}")
+        detail = f"calls over {self.lines[ours].label}'s: {calls}"
+        detail += f"; not run: {', '.join(missing)}" if missing else ""
+        return Verdict(claim, text, holds, detail)
 
     def steps(self, key: str) -> Rows:
         """Rows that took a step."""
