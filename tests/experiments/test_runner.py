@@ -283,6 +283,7 @@ def test_ctrl_c_ends_a_grid_in_processes_at_once(tmp_path):
     finally:
         if alive():
             os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
     assert process.returncode == 130
     assert "interrupted; go on with: firstish run digits-mlp" in told.replace("\n", " ")
 

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing.synchronize import Event
 
 import torch
 
@@ -22,27 +21,20 @@ def processes(count: int) -> Iterator[ProcessPoolExecutor]:
     would take the next.
     """
     spawn = multiprocessing.get_context("spawn")  # forked torch threads may hang
-    stop = spawn.Event()
-    with ProcessPoolExecutor(
-        count, mp_context=spawn, initializer=_begin, initargs=(stop,)
-    ) as executor:
+    before = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(count, mp_context=spawn, initializer=_begin) as executor:
         try:
             yield executor
         except BaseException:
-            stop.set()
+            for worker in set(multiprocessing.active_children()) - before:
+                worker.kill()
             raise
 
 
-def _begin(stop: Event) -> None:
+def _begin() -> None:
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    threading.Thread(target=_end_on_request, args=(stop,), daemon=True).start()
-
-
-def _end_on_request(stop: Event) -> None:
-    stop.wait()
-    os._exit(1)
 
 
 def _end_with_parent() -> None:
