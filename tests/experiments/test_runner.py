@@ -254,6 +254,8 @@ def test_an_interrupted_grid_goes_on_with_what_is_left(tmp_path, monkeypatch):
 def test_ctrl_c_ends_a_grid_in_processes_at_once(tmp_path):
     """In a group of its own, as a terminal would send it: to the parent and to the workers."""
     words = ["digits-mlp", "--method", "adam", "--budget", "1000000", "--gtol", "0"]
+    # A shell's background job ignores SIGINT, and so would the child.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         [*COMMAND[:4], *words, "--out", tmp_path / "r"],
         stdout=subprocess.PIPE,
@@ -261,6 +263,7 @@ def test_ctrl_c_ends_a_grid_in_processes_at_once(tmp_path):
         text=True,
         start_new_session=True,
     )
+    signal.signal(signal.SIGINT, before)
 
     def alive():
         listed = subprocess.run(
