@@ -143,7 +143,8 @@ def test_the_learning_rate_of_skorch_is_a_short_first_trial_step(data):
         Net, criterion=nn.CrossEntropyLoss, optimizer=ScaledGD, train_split=None, verbose=0
     )
     net.set_params(max_epochs=1, batch_size=-1)
-    net.fit(*data)
+    with pytest.warns(UserWarning, match="not a learning rate. Leave it at 1.0"):
+        net.fit(*data)
     assert net.optimizer_.last_step.step_size == 0.01
 
 
