@@ -464,6 +464,30 @@ def test_a_promise_of_reuse_value_is_not_looked_at_without_check():
     for batch in batches:
         optimizer.step(lambda batch=batch: mse_loss(model(batch), torch.ones(5, 1)))
     assert optimizer.last_step.iteration == 1
+    with pytest.warns(UserWarning, match="did not move"):  # nor where a step fails
+        optimizer.step(lambda: 100 + mse_loss(model(batches[0]), torch.ones(5, 1)))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_looking_at_the_promise_leaves_no_trace(fails):
+    """The second step may be skipped, or fail: parameters and buffers are those of its start."""
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    inputs, targets = torch.randn(6, 2), torch.randn(6, 1)
+    optimizer = ScaledGD(model.parameters(), reuse_value=True)
+    optimizer.step(lambda: mse_loss(model(inputs), targets))
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+
+    def second():
+        mse_loss(model(inputs), targets)
+        if fails:
+            raise KeyError("from the user's own code")
+
+    if fails:
+        with pytest.raises(KeyError):
+            optimizer.step(second)
+    else:
+        assert optimizer.step(second).isnan()
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
 
 
 @pytest.mark.parametrize("make", [ModuleObjective, FiniteSum], ids=["module", "finite sum"])

@@ -164,13 +164,16 @@ class ScaledGD(Optimizer):
         kept = self._kept
         point = self._begin(objective, closure, memory)
         try:
+            if point is kept and not self._trusted:
+                objective.expect(kept)
+                self._trusted = True
             point.require_finite(self._where(memory["iterations"]))
             if not (self._reuse and memory["iterations"]):  # then the last step accepted it
                 point.accept()
             known = self._sum(memory, objective.meter.since(before), clock)
             state = self._state(memory, point)
             new, step, state = self._method().step(point, state)
-            if step.failure is not None and point is kept:
+            if step.failure is not None and point is kept and self._check:
                 objective.expect(kept)  # a loss that has changed explains it better
             objective.keep(new.x)
         except BaseException as error:
@@ -341,12 +344,7 @@ class ScaledGD(Optimizer):
         others = self._others_grads(objective.parameters)
         start = objective.begin(closure, random, self.method.depth, others)
         kept, self._kept = self._kept, None
-        if kept is None or not objective.untouched(kept.x):
-            return start
-        if not self._trusted:
-            self._trusted = True
-            objective.expect(kept)
-        return kept
+        return kept if kept is not None and objective.untouched(kept.x) else start
 
     def _finish(self, objective: ClosureObjective, point: Point, new: Point) -> None:
         """Leave buffers, `.grad` and the random state as one ordinary evaluation would."""
