@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -23,7 +24,7 @@ from firstish.experiments.console import Live, headline, table, trials, winners
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
 from firstish.experiments.observers import Observer, Several, Silent
-from firstish.experiments.ranks import joined
+from firstish.experiments.ranks import first_decides, joined
 from firstish.experiments.report import write_report
 from firstish.experiments.settings import Settings
 from firstish.experiments.summary import digest, summarise
@@ -214,16 +215,12 @@ def run(
             together = stack.enter_context(joined(device, timeout))
             group = Group(together, device)
             folder = Path(group.text_from_first(str(folder)))
-            asked = _agreed(group, asked, folder if resume else None, ctx)
-            options = _options(
-                asked["seed"],
-                asked["subset"],
-                asked["dtype"],
-                device,
-                data,
-                asked["chunk_size"],
-                together,
+            if resume:
+                asked = first_decides(group, partial(_recalled, asked, folder, ctx))
+            seed, subset, dtype, chunk_size = (
+                asked[k] for k in ("seed", "subset", "dtype", "chunk_size")
             )
+            options = _options(seed, subset, dtype, device, data, chunk_size, together)
             settings = _settings(
                 asked["problem"],
                 asked["methods"] or get(asked["problem"]).panel or PANEL,
@@ -249,22 +246,6 @@ def run(
         errors.print(f"interrupted; go on with: {again}", soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
     report(folder, quiet, as_json)
-
-
-def _agreed(
-    group: Group, asked: dict[str, Any], resumed: Path | None, ctx: typer.Context
-) -> dict[str, Any]:
-    """The settings, on every rank as rank 0 finds them."""
-    told = ""
-    try:
-        if group.rank == 0:
-            told = json.dumps(asked if resumed is None else _recalled(asked, resumed, ctx))
-    finally:
-        told = group.text_from_first(told)
-    if not told:
-        raise ValueError("rank 0 has refused to start; its error says why.")
-    settings: dict[str, Any] = json.loads(told)
-    return settings
 
 
 def _recalled(asked: dict[str, Any], folder: Path, ctx: typer.Context) -> dict[str, Any]:

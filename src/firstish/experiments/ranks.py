@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch.distributed as dist
+
+from firstish.objectives.group import Group
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -28,3 +32,16 @@ def joined(device: str, seconds: float) -> Iterator[Any]:
         yield dist.group.WORLD
     finally:
         dist.destroy_process_group()
+
+
+def first_decides(group: Group, decide: Callable[[], T]) -> T:
+    """What rank 0 finds, on every rank; if it refuses, all stop."""
+    found: list[T] = []
+    try:
+        if group.rank == 0:
+            found.append(decide())
+    finally:
+        found = group.object_from(0, found)
+    if not found:
+        raise ValueError("rank 0 has refused to start; its error says why.")
+    return found[0]

@@ -24,6 +24,7 @@ from firstish.experiments import storage
 from firstish.experiments.interrupt import postponed
 from firstish.experiments.methods import METHODS, Choice, fixed_rate, needs_tuning
 from firstish.experiments.observers import Observer
+from firstish.experiments.ranks import first_decides
 from firstish.experiments.settings import Settings
 from firstish.experiments.tuning import tune
 from firstish.loop import Run, Status
@@ -36,7 +37,7 @@ from firstish.problems.base import Instance, Problem
 def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> None:
     """Run everything that is not done yet."""
     group = Group(settings.options.process_group)
-    new = _agreed_new(group, folder, settings, resume)
+    new = first_decides(group, lambda: _is_new(folder, settings, resume))
     problem = get(settings.problem)
     instance = problem.load(settings.options)
     if group.rank == 0:
@@ -80,22 +81,6 @@ def _mark(folder: Path, settings: Settings, new: bool) -> None:
         storage.write_json(path, started)
     elif started_with(folder)["methods"] != asked["methods"]:
         storage.write_json(path, {**started_with(folder), "methods": asked["methods"]})
-
-
-def _agreed_new(group: Group, folder: Path, settings: Settings, resume: bool) -> bool:
-    """Rank 0 looks at the folder for all; if it refuses, all stop."""
-    if group.rank == 0:
-        try:
-            new = _is_new(folder, settings, resume)
-        except Exception:
-            group.from_first([-1])
-            raise
-        group.from_first([new])
-        return new
-    (said,) = group.from_first([0])
-    if said < 0:
-        raise ValueError("rank 0 has refused to start; its error says why.")
-    return bool(said)
 
 
 def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
