@@ -52,5 +52,5 @@ result = firstish.minimize(objective, model, gtol=1e-3, max_iterations=args.iter
 if rank == 0:
     print(f"{size} processes, {len(mine[0]):,} of {args.rows:,} rows on this one")
     print(result.message)
-dist.barrier()  # a rank that leaves early may be aborted by torch's own threads
+dist.barrier()  # no rank leaves while another still listens
 dist.destroy_process_group()

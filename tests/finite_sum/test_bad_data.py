@@ -1,12 +1,21 @@
 """Data and losses that would make f another function each time are refused, by name."""
 
+import weakref
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from firstish import FiniteSum, HessianSample, NondeterministicError, Summed, minimize
+from firstish import (
+    FiniteSum,
+    HessianSample,
+    NondeterministicError,
+    RankError,
+    Summed,
+    minimize,
+)
 
 INPUTS, LABELS = torch.randn(20, 3, dtype=torch.float64), torch.arange(20) % 2
 
@@ -221,3 +230,19 @@ def test_a_model_wrapped_in_data_parallel_is_unwrapped():
 def test_a_process_group_needs_torchrun():
     with pytest.raises(ValueError, match="start the script with `torchrun`"):
         FiniteSum(net(), F.cross_entropy, (INPUTS, LABELS), process_group=object())
+
+
+def test_a_destroyed_process_group_is_let_go_of_and_named():
+    """A thread of a group that outlives `destroy_process_group` can abort the interpreter's end."""
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
+    group = weakref.ref(torch.distributed.group.WORLD)
+    objective = FiniteSum(
+        net(), F.cross_entropy, (INPUTS, LABELS), process_group=torch.distributed.group.WORLD
+    )
+    minimize(objective, objective.initial(), max_iterations=2)
+    torch.distributed.destroy_process_group()
+    assert group() is None
+    with pytest.raises(RankError, match="was destroyed"):
+        _ = objective.group.process_group

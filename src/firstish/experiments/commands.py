@@ -134,7 +134,7 @@ def _options(
     device: str,
     data: Path | None,
     chunk_size: int | None = None,
-    process_group: Any = None,
+    group: Group | None = None,
 ) -> Options:
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"--dtype {dtype} is unknown. Use float32 or float64.")
@@ -146,7 +146,7 @@ def _options(
         seed=seed,
         data=data,
         chunk_size=chunk_size,
-        process_group=process_group,
+        group=group or Group(),
     )
 
 
@@ -212,15 +212,14 @@ def run(
     }
     try:
         with ExitStack() as stack:
-            together = stack.enter_context(joined(device, timeout))
-            group = Group(together, device)
+            group = stack.enter_context(joined(device, timeout))
             folder = Path(group.text_from_first(str(folder)))
             if resume:
                 asked = first_decides(group, partial(_recalled, asked, folder, ctx))
             seed, subset, dtype, chunk_size = (
                 asked[k] for k in ("seed", "subset", "dtype", "chunk_size")
             )
-            options = _options(seed, subset, dtype, device, data, chunk_size, together)
+            options = _options(seed, subset, dtype, device, data, chunk_size, group)
             settings = _settings(
                 asked["problem"],
                 asked["methods"] or get(asked["problem"]).panel or PANEL,

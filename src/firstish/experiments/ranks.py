@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch.distributed as dist
 
@@ -16,20 +16,20 @@ T = TypeVar("T")
 
 
 @contextmanager
-def joined(device: str, seconds: float) -> Iterator[Any]:
-    """The process group that `torchrun` asks for by its environment; None without it.
+def joined(device: str, seconds: float) -> Iterator[Group]:
+    """The processes that `torchrun` has started; this one alone without it.
 
     Args:
         device: gloo joins CPUs, NCCL joins GPUs.
         seconds: how long a rank waits for the others before it gives up.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        yield None
+        yield Group()
         return
     backend = "nccl" if device.startswith("cuda") else "gloo"
     dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
     try:
-        yield dist.group.WORLD
+        yield Group(dist.group.WORLD, device)
     finally:
         dist.destroy_process_group()
 

@@ -36,7 +36,7 @@ from firstish.problems.base import Instance, Problem
 
 def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> None:
     """Run everything that is not done yet."""
-    group = Group(settings.options.process_group)
+    group = settings.options.group
     new = first_decides(group, lambda: _is_new(folder, settings, resume))
     problem = get(settings.problem)
     instance = problem.load(settings.options)
@@ -133,7 +133,7 @@ def _rate(
     if not path.exists():
         kept = path.with_suffix(".jsonl")
         found = tune(settings, choice, observer, kept)
-        if Group(settings.options.process_group).rank == 0:
+        if settings.options.group.rank == 0:
             storage.write_json(path, asdict(found))
             kept.unlink(missing_ok=True)
         observer.tuned(choice, found)

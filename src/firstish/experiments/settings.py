@@ -9,7 +9,6 @@ from typing import Any
 
 from firstish.experiments.methods import Choice
 from firstish.loop import Limits
-from firstish.objectives.group import Group
 from firstish.problems import get
 from firstish.problems.base import Options
 
@@ -63,6 +62,6 @@ class Settings:
             "dtype": str(dtype).removeprefix("torch."),
             "device": options.device,
             "chunk_size": options.chunk_size,
-            "processes": Group(options.process_group).size,
+            "processes": options.group.size,
             "processor_time": self.processor_time,
         }

@@ -17,7 +17,6 @@ from firstish.experiments.settings import Settings
 from firstish.experiments.workers import processes
 from firstish.loop import Status
 from firstish.minimize import minimize
-from firstish.objectives.group import Group
 from firstish.problems import get
 
 
@@ -79,13 +78,13 @@ def tune(settings: Settings, choice: Choice, watcher: Watcher, kept: Path | None
             f"{problem.name} has no grid for {choice.name}. Give a step size: {choice.name}@0.01."
         )
     # Ranks of a group take each step size together; else each one is a process of its own.
-    jobs = 1 if settings.options.process_group is not None else _jobs(len(rates))
+    group = settings.options.group
+    jobs = _jobs(len(rates)) if group.alone else 1
     watcher.tuning(choice, rates, jobs)
     done = {t.rate: t for t in _read(kept)}
-    first = Group(settings.options.process_group).rank == 0
     for trial in _run(settings, choice, [r for r in rates if r not in done], jobs):
         done[trial.rate] = trial
-        if kept is not None and first:
+        if kept is not None and group.rank == 0:
             _append(kept, trial)
     trials = tuple(done[rate] for rate in rates)
     return Tuning(

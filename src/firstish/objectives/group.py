@@ -6,6 +6,7 @@ rank, to the bit, so that all take the same branch.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -21,13 +22,16 @@ T = TypeVar("T")
 class Group:
     """A process group, or this process alone.
 
+    It does not keep the process group alive: `destroy_process_group` must end its threads, for
+    one that is still letting go of a message while the interpreter ends aborts the process.
+
     Args:
         process_group: of `torch.distributed`; None for this process alone.
         device: where small messages are made.
     """
 
     def __init__(self, process_group: Any = None, device: torch.device | str = "cpu") -> None:
-        self._group = process_group
+        self._group: weakref.ref[Any] | None = None
         self._device = torch.device(device)
         self.rank, self.size = 0, 1
         if process_group is not None:
@@ -36,7 +40,21 @@ class Group:
                     "`process_group=...` needs `torch.distributed.init_process_group(...)` first; "
                     "start the script with `torchrun`."
                 )
+            self._group = weakref.ref(process_group)
             self.rank, self.size = dist.get_rank(process_group), dist.get_world_size(process_group)
+
+    @property
+    def process_group(self) -> Any:
+        """The process group; None if there was none."""
+        if self._group is None:
+            return None
+        found = self._group()
+        if found is None:
+            raise RankError(
+                "The process group of this objective was destroyed. Call "
+                "`torch.distributed.destroy_process_group()` after the last evaluation."
+            )
+        return found
 
     @property
     def alone(self) -> bool:
@@ -47,14 +65,14 @@ class Group:
         """The sum over all ranks, in place."""
         if not self.alone:
             with _explained(self.rank, self.size):
-                dist.all_reduce(tensor, group=self._group)
+                dist.all_reduce(tensor, group=self.process_group)
         return tensor
 
     def largest(self, tensor: Tensor) -> Tensor:
         """The largest of all ranks, entry by entry, in place."""
         if not self.alone:
             with _explained(self.rank, self.size):
-                dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self._group)
+                dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self.process_group)
         return tensor
 
     def any(self, here: bool) -> bool:
@@ -66,9 +84,10 @@ class Group:
         if self.alone:
             return thing
         box = [thing]
-        source = dist.get_global_rank(self._group, rank)
         with _explained(self.rank, self.size):
-            dist.broadcast_object_list(box, source, group=self._group, device=self._device)
+            dist.broadcast_object_list(
+                box, self._global(rank), group=self.process_group, device=self._device
+            )
         return box[0]
 
     def from_first(self, numbers: Sequence[float]) -> list[float]:
@@ -77,7 +96,7 @@ class Group:
             return list(numbers)
         message = torch.tensor(list(numbers), dtype=torch.float64, device=self._device)
         with _explained(self.rank, self.size):
-            dist.broadcast(message, dist.get_global_rank(self._group, 0), group=self._group)
+            dist.broadcast(message, self._global(0), group=self.process_group)
         return message.tolist()
 
     def text_from_first(self, text: str) -> str:
@@ -94,6 +113,10 @@ class Group:
         message = torch.zeros(self.size, dtype=torch.float64, device=self._device)
         message[self.rank] = number
         return self.add(message).tolist()
+
+    def _global(self, rank: int) -> int:
+        """That rank of this group, as a rank of the world."""
+        return dist.get_global_rank(self.process_group, rank)
 
     def require_same(self, number: float, what: str, remedy: str) -> None:
         """Raise on every rank if the ranks disagree."""
@@ -115,7 +138,7 @@ class _explained:
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, RuntimeError):
+        if isinstance(error, RuntimeError) and not isinstance(error, RankError):
             raise RankError(
                 f"Another process of the group was lost or did not answer in time (this is "
                 f"{self._who}). Look for its error above, then start the run again. "

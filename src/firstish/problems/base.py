@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ class Options:
         seed: for the initial parameters.
         data: a folder with data sets; None for the usual places.
         chunk_size: rows of a network's data to evaluate at a time; None for the problem's own.
-        process_group: of `torch.distributed`; the rows are then divided among its processes.
+        group: the processes among which the rows are divided; this one alone by default.
     """
 
     subset: int | None = None
@@ -34,13 +33,12 @@ class Options:
     seed: int = 0
     data: Path | None = None
     chunk_size: int | None = None
-    process_group: Any = None
+    group: Group = field(default_factory=Group)
 
     def share(self, rows: int) -> slice:
         """Which of so many rows are this process's: a run of them, the last ones shorter."""
-        group = Group(self.process_group)
-        each = -(-rows // group.size)
-        return slice(min(rows, group.rank * each), min(rows, (group.rank + 1) * each))
+        each, rank = -(-rows // self.group.size), self.group.rank
+        return slice(min(rows, rank * each), min(rows, (rank + 1) * each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ def _instance(
     options: Options | None,
 ) -> Instance:
     options, rows = options or Options(), len(A)
-    if options.process_group is not None:
+    if not options.group.alone:
         mine = options.share(rows)
         A = A[mine] if A.layout == torch.strided else A.to_dense()[mine].to_sparse_csr()
         targets = targets[mine]
@@ -104,7 +104,7 @@ def _instance(
         targets.to(options.device),
         family,
         weight_decay=weight_decay,
-        process_group=options.process_group,
+        process_group=options.group.process_group,
     )
     return Instance(
         objective=objective,

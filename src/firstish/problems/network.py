@@ -25,13 +25,13 @@ def classifier(
         inputs: all rows.
         labels: their classes.
         weight_decay: lambda.
-        options: whose `chunk_size` and `process_group` decide how f is evaluated.
+        options: whose `chunk_size` and `group` decide how f is evaluated.
         at_once: the most rows to evaluate at a time if the options do not say; None for all.
     """
     rows = len(labels)
     chunk_size = options.chunk_size or at_once or rows
     objective: ModuleObjective | FiniteSum
-    if options.process_group is None and chunk_size >= rows:
+    if options.group.alone and chunk_size >= rows:
         objective = ModuleObjective(
             model, F.cross_entropy, inputs, labels, weight_decay=weight_decay
         )
@@ -43,6 +43,6 @@ def classifier(
             (inputs[mine], labels[mine]),
             chunk_size=chunk_size,
             weight_decay=weight_decay,
-            process_group=options.process_group,
+            process_group=options.group.process_group,
         )
     return Instance(objective=objective, x0=objective.initial(), rows=rows)
