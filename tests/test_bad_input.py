@@ -548,3 +548,18 @@ def test_a_loss_in_place_of_the_closure_is_refused():
 def test_a_rate_that_is_no_number_is_refused():
     with pytest.raises(TypeError, match=r"`ScaledGD\(lr=...\)` must be a number, got 'a'"):
         ScaledGD(nn.Linear(2, 1).parameters(), lr="a")
+
+
+@pytest.mark.parametrize("returned", [lambda point: point, lambda point: (point, None)])
+def test_a_method_that_does_not_return_three_things_is_named(returned):
+    class Halving:
+        depth = "gradient"
+
+        def init(self, point):
+            return None
+
+        def step(self, point, state):
+            return returned(point.along(point.grad, -0.5))
+
+    with pytest.raises(TypeError, match=r"`Halving.step\(point, state\)` must return the next"):
+        minimize(lambda x: (x**2).sum(), torch.ones(2), method=Halving())

@@ -175,11 +175,18 @@ class Run:
         if status is not None:
             return status
         try:
-            point, step, state = self.method.step(self.point, self.state)
+            done = self.method.step(self.point, self.state)
         except NonFiniteError:
             if iteration == 0:
                 raise
             return Status.NON_FINITE
+        try:
+            point, step, state = done
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"`{type(self.method).__name__}.step(point, state)` must return the next point, a "
+                f"`Step` and the next state, got {type(done).__name__}."
+            ) from None
         if step.failure is not None:
             return _FAILED[step.failure]
         value, grad_norm = point.value, point.grad_norm

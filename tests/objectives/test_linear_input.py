@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 
 from firstish import LinearModel, families, minimize
 
@@ -20,6 +21,7 @@ def model(features=A, targets=ZEROS, family=None, **more):
     ("features", "kind", "message"),
     [
         (np.ones((3, 2)), TypeError, r"must be a tensor, got ndarray.*as_tensor"),
+        (csr_matrix(np.eye(3)), TypeError, r"got csr_matrix.*sparse_csr_tensor"),
         (A[:, 0], ValueError, r"a row for each item.*\(3,\)"),
         (torch.ones(0, 2), ValueError, r"at least one item.*\(0, 2\)"),
         (torch.ones(3, 0), ValueError, r"one feature.*\(3, 0\)"),

@@ -62,10 +62,13 @@ class Features:
 def check_features(A: object) -> Tensor:
     """The features as they will be used, or an error that says what is wrong with them."""
     if not isinstance(A, Tensor):
-        raise TypeError(
-            f"`{_CALL}` must be a tensor, got {type(A).__name__}. "
-            "Use `torch.as_tensor(features, dtype=torch.float64)`."
+        sparse = hasattr(A, "tocsr")  # SciPy's
+        remedy = (
+            "A = features.tocsr(); torch.sparse_csr_tensor(A.indptr, A.indices, A.data, A.shape)"
+            if sparse
+            else "torch.as_tensor(features, dtype=torch.float64)"
         )
+        raise TypeError(f"`{_CALL}` must be a tensor, got {type(A).__name__}. Use `{remedy}`.")
     if A.ndim != 2 or 0 in A.shape:
         raise ValueError(
             f"`{_CALL}` must have a row for each item and at least one item and one feature, "
