@@ -219,8 +219,12 @@ class ClosureObjective(GraphObjective):
         return grads
 
     def noise(self, run: Evaluation) -> float:
-        """A loss returned without its graph hides the precision: the modules' outputs show it."""
-        hidden = self._buffers if run.loss.grad_fn is None else None
+        """Where the graph hides the precision the modules' outputs show it.
+
+        A loss may come without its graph; and in torch 2.4 a graph says nothing after backward().
+        """
+        told = hasattr(run.loss.grad_fn, "_input_metadata")
+        hidden = None if told else self._buffers
         return max(graph_eps(run.loss), 0.0 if hidden is None else hidden.eps)
 
     def confirm(self, point: GraphPoint, run: Evaluation, moved: Tensor, g: Tensor) -> None:

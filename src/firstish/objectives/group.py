@@ -7,6 +7,7 @@ rank, to the bit, so that all take the same branch.
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -23,7 +24,9 @@ class Group:
     """A process group, or this process alone.
 
     It does not keep the process group alive: `destroy_process_group` must end its threads, for
-    one that is still letting go of a message while the interpreter ends aborts the process.
+    one that is still letting go of a message while the interpreter ends aborts the process. And it
+    keeps its last small messages: in torch 2.4 a thread that frees one waits for the interpreter's
+    lock, which `destroy_process_group` holds while it waits for the thread.
 
     Args:
         process_group: of `torch.distributed`; None for this process alone.
@@ -33,6 +36,7 @@ class Group:
     def __init__(self, process_group: Any = None, device: torch.device | str = "cpu") -> None:
         self._group: weakref.ref[Any] | None = None
         self._device = torch.device(device)
+        self._recent: deque[Tensor] = deque(maxlen=16)
         self.rank, self.size = 0, 1
         if process_group is not None:
             if not dist.is_available() or not dist.is_initialized():
@@ -95,6 +99,7 @@ class Group:
         if self.alone:
             return list(numbers)
         message = torch.tensor(list(numbers), dtype=torch.float64, device=self._device)
+        self._recent.append(message)
         with _explained(self.rank, self.size):
             dist.broadcast(message, self._global(0), group=self.process_group)
         return message.tolist()
@@ -112,6 +117,7 @@ class Group:
             return [number]
         message = torch.zeros(self.size, dtype=torch.float64, device=self._device)
         message[self.rank] = number
+        self._recent.append(message)
         return self.add(message).tolist()
 
     def _global(self, rank: int) -> int:
