@@ -19,14 +19,18 @@ from firstish.errors import RankError
 
 T = TypeVar("T")
 
+# In torch 2.4 a thread of the group that is the last to hold a message waits for the interpreter's
+# lock to free it, and `destroy_process_group` holds that lock while it waits for the thread. So the
+# last small messages are held here, beyond the life of their objective.
+_RECENT: deque[Tensor] = deque(maxlen=16)
+_SMALL = 4096
+
 
 class Group:
     """A process group, or this process alone.
 
     It does not keep the process group alive: `destroy_process_group` must end its threads, for
-    one that is still letting go of a message while the interpreter ends aborts the process. And it
-    keeps its last small messages: in torch 2.4 a thread that frees one waits for the interpreter's
-    lock, which `destroy_process_group` holds while it waits for the thread.
+    one that is still letting go of a message while the interpreter ends aborts the process.
 
     Args:
         process_group: of `torch.distributed`; None for this process alone.
@@ -36,7 +40,6 @@ class Group:
     def __init__(self, process_group: Any = None, device: torch.device | str = "cpu") -> None:
         self._group: weakref.ref[Any] | None = None
         self._device = torch.device(device)
-        self._recent: deque[Tensor] = deque(maxlen=16)
         self.rank, self.size = 0, 1
         if process_group is not None:
             if not dist.is_available() or not dist.is_initialized():
@@ -70,6 +73,7 @@ class Group:
         if not self.alone:
             with _explained(self.rank, self.size):
                 dist.all_reduce(tensor, group=self.process_group)
+            _keep(tensor)
         return tensor
 
     def largest(self, tensor: Tensor) -> Tensor:
@@ -77,6 +81,7 @@ class Group:
         if not self.alone:
             with _explained(self.rank, self.size):
                 dist.all_reduce(tensor, dist.ReduceOp.MAX, group=self.process_group)
+            _keep(tensor)
         return tensor
 
     def any(self, here: bool) -> bool:
@@ -99,9 +104,9 @@ class Group:
         if self.alone:
             return list(numbers)
         message = torch.tensor(list(numbers), dtype=torch.float64, device=self._device)
-        self._recent.append(message)
         with _explained(self.rank, self.size):
             dist.broadcast(message, self._global(0), group=self.process_group)
+        _keep(message)
         return message.tolist()
 
     def text_from_first(self, text: str) -> str:
@@ -117,7 +122,6 @@ class Group:
             return [number]
         message = torch.zeros(self.size, dtype=torch.float64, device=self._device)
         message[self.rank] = number
-        self._recent.append(message)
         return self.add(message).tolist()
 
     def _global(self, rank: int) -> int:
@@ -133,6 +137,11 @@ class Group:
                 f"The ranks of the process group have different {what}: rank 0 differs from "
                 f"rank {', '.join(map(str, others))}. {remedy}"
             )
+
+
+def _keep(message: Tensor) -> None:
+    if message.numel() <= _SMALL:
+        _RECENT.append(message)
 
 
 class _explained:
