@@ -283,6 +283,12 @@ try:
     optimizer.step(closure)
 except RuntimeError as error:
     print(error)
+data = torch.ones(4, 3), torch.ones(4, 1)
+for make in (firstish.FiniteSum, lambda m, loss, data: firstish.ModuleObjective(m, loss, *data)):
+    try:
+        make(wrapped, nn.functional.mse_loss, data)
+    except ValueError as error:
+        print(error)
 dist.destroy_process_group()
 """
 
@@ -299,6 +305,8 @@ def test_a_model_in_ddp_is_refused_on_every_rank(tmp_path):
         said, _ = process.communicate(timeout=240)
         assert "DistributedDataParallel on 2 processes" in said
         assert "process_group=" in said
+        assert "`FiniteSum(model=...)` is wrapped in DistributedDataParallel" in said
+        assert "`ModuleObjective(model=...)` is wrapped in DistributedDataParallel" in said
 
 
 # bfloat16 inside of the closure

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from firstish.methods.base import AnyMethod
 from firstish.methods.named import method_of
 from firstish.objectives.function import FunctionObjective
 from firstish.objectives.module import ModuleObjective
-from firstish.objectives.point import Objective
+from firstish.objectives.point import Objective, Point
 from firstish.objectives.row_sum import RowSum
 from firstish.records import Entry, Row
 
@@ -113,7 +114,8 @@ def minimize(
         max_iterations: likewise.
         max_seconds: likewise.
         callback: called with a `Progress` after each iteration; the run stops if it returns True
-            or raises StopIteration. Its time is not counted.
+            or raises StopIteration. Its time is not counted. Of several processes any may have
+            one, and rank 0's decides.
 
     Returns:
         A `Result`. Not reaching `gtol` is a status, not an exception.
@@ -134,6 +136,7 @@ def minimize(
     )
     chosen = method_of(method, "minimize")
     objective, x, shape = _start(fun, x0)
+    _require_same(objective, chosen, limits)
     run = Run(objective, x, chosen)
     history: list[Entry] = []
     try:
@@ -144,30 +147,58 @@ def minimize(
     return _result(run, status, history, shape)
 
 
+def _require_same(objective: Objective, method: AnyMethod, limits: Limits) -> None:
+    """Refuse settings that differ between processes; of `max_seconds` rank 0's is that of all."""
+    group = getattr(objective, "group", None)
+    if group is None or group.alone:
+        return
+    budgets = (limits.gtol, limits.max_oracle_calls, limits.max_iterations)
+    group.require_same(
+        zlib.crc32(repr((_settings(method), budgets)).encode()),
+        "methods, tolerances or budgets",
+        "Call `minimize` with the same arguments on every rank.",
+    )
+
+
+def _settings(thing: object) -> object:
+    """What can be compared of a method; a function, say, has another address in each process."""
+    if is_dataclass(thing):
+        return type(thing).__qualname__, [_settings(getattr(thing, f.name)) for f in fields(thing)]
+    if isinstance(thing, tuple):
+        return [_settings(part) for part in thing]
+    if thing is None or isinstance(thing, bool | int | float | str):
+        return thing
+    return type(thing).__qualname__
+
+
 def _drive(
     run: Run, limits: Limits, callback: Callback | None, history: list[Entry], shape: torch.Size
 ) -> Status:
+    watched = run.group.any(callback is not None)  # also by another process
     while True:
         outcome = run.advance(limits)
         if isinstance(outcome, Status):
             return outcome
         history.append(outcome)
-        if callback is not None and _stops(callback, run, outcome, shape):
+        if watched and _stops(callback, run, outcome, shape):
             return Status.STOPPED
 
 
-def _stops(callback: Callback, run: Run, entry: Entry, shape: torch.Size) -> bool:
+def _stops(callback: Callback | None, run: Run, entry: Entry, shape: torch.Size) -> bool:
     shown = run.clock.seconds()
-    point = run.point
-    try:
-        x = point.x.view(shape)
-        answer = callback(Progress(entry.row(), x, point.value, point.grad_norm, point.aux))
-        stop = _is_true(answer)
-    except StopIteration:
-        stop = True
+    stop = callback is not None and _asks_to_stop(callback, run.point, entry, shape)
     (said,) = run.group.from_first([stop])  # of several processes the first one's callback decides
     run.clock.forget_since(shown)
     return bool(said)
+
+
+def _asks_to_stop(callback: Callback, point: Point, entry: Entry, shape: torch.Size) -> bool:
+    x = point.x.view(shape)
+    try:
+        answer = callback(Progress(entry.row(), x, point.value, point.grad_norm, point.aux))
+    except StopIteration:
+        return True
+    return _is_true(answer)
 
 
 def _is_true(answer: object) -> bool:

@@ -81,6 +81,18 @@ def test_a_killed_rank_ends_the_run_and_resume_goes_on_to_the_same_records(whole
     os.kill(victim, signal.SIGKILL)
     output, _ = process.communicate(timeout=120)
     assert process.returncode != 0, output
+    assert "Go on with: torchrun --nproc-per-node 2 -m firstish run" in output.replace("\n", " ")
+    words = ["run", ARGUMENTS[0], "--out", str(folder), "--resume"]
+    refused = subprocess.run(
+        [sys.executable, "-m", "firstish", *words],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert "Use `torchrun --nproc-per-node 2 -m firstish run" in refused.stderr.replace("\n", " ")
     process = start(folder, "--resume")
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import firstish
-from firstish import FiniteSum, ScaledGradient
+from firstish import FiniteSum, LazyStep, ScaledGradient
 
 ROWS = 53
 
@@ -103,6 +103,16 @@ def stop(rank, group):
     time.perf_counter = lambda: real() * (1.0 if rank == 0 else 0.01)
     result = firstish.minimize(objective, objective.initial(), gtol=0, max_seconds=0.5)
     yield "seconds", [result.status.name, result.iterations]
+    time.perf_counter = real
+    for only in (0, 1):  # who has a callback at all; rank 0's decides
+        result = firstish.minimize(
+            build("mlp", slice(rank, None, 2), group),
+            objective.initial(),
+            gtol=0,
+            max_iterations=6,
+            callback=look if rank == only else None,
+        )
+        yield f"only {only}", [result.status.name, result.iterations]
 
 
 def different(rank, group):
@@ -120,6 +130,30 @@ def different(rank, group):
             yield what, str(error)
         else:
             yield what, "no error"
+
+
+def different_settings(rank, group):
+    """What `minimize` must be told alike; max_seconds and callbacks are rank 0's."""
+    objective = build("mlp", slice(rank, None, 2), group)
+    same = {"gtol": 1e-9, "max_iterations": 3}
+    others = (
+        {"gtol": 1e-8},
+        {"max_iterations": 4},
+        {"method": "CGMR"},
+        {"method": LazyStep(memory=3)},
+    )
+    for other in others:
+        try:
+            firstish.minimize(objective, objective.initial(), **(same | (other if rank else {})))
+        except ValueError as error:
+            yield str(other.keys()), str(error)
+        else:
+            yield str(other.keys()), "no error"
+    seconds = {"max_seconds": 100.0} if rank else {}
+    yield (
+        "seconds",
+        firstish.minimize(objective, objective.initial(), **same, **seconds).status.name,
+    )
 
 
 def lost(rank, group):

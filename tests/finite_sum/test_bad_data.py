@@ -11,9 +11,12 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from firstish import (
     FiniteSum,
     HessianSample,
+    LinearModel,
+    ModuleObjective,
     NondeterministicError,
     RankError,
     Summed,
+    families,
     minimize,
 )
 
@@ -246,3 +249,61 @@ def test_a_destroyed_process_group_is_let_go_of_and_named():
     assert group() is None
     with pytest.raises(RankError, match="was destroyed"):
         _ = objective.group.process_group
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("ignored", [[13], list(range(5)), [0]])
+def test_a_loss_of_ones_own_that_ignores_rows_is_refused(dtype, ignored):
+    """Wherever they are, and however few: the halves of the first chunk may not show it."""
+    inputs, labels = INPUTS.to(dtype), LABELS.clone()
+    labels[ignored] = -100
+    model = net().to(dtype)
+
+    def own(outputs, targets):
+        return F.cross_entropy(outputs, targets)
+
+    objective = FiniteSum(model, own, (inputs, labels), chunk_size=5)
+    with pytest.raises(ValueError, match="leaves rows with negative labels out of its mean"):
+        look(objective)
+    look(FiniteSum(model, F.cross_entropy, (inputs, labels), chunk_size=5))
+
+
+def test_negative_labels_that_count_like_others_are_fine():
+    labels = LABELS * 2 - 1  # -1 and 1, as for a margin
+
+    def hinge(outputs, targets):
+        return F.softplus(-outputs[:, 0] * targets).mean()
+
+    assert look(FiniteSum(net(), hinge, (INPUTS, labels), chunk_size=5)) > 0
+
+
+def test_a_loader_of_single_items_is_refused():
+    loader = DataLoader(TensorDataset(INPUTS, LABELS), batch_size=None)
+    with pytest.raises(TypeError, match="`batch_size=None` gives single items"):
+        look(FiniteSum(net(), F.cross_entropy, loader))
+
+
+@pytest.mark.parametrize("make", [FiniteSum, lambda m, loss, data: ModuleObjective(m, loss, *data)])
+def test_the_class_of_a_loss_is_refused(make):
+    with pytest.raises(TypeError, match=r"is the class CrossEntropyLoss. Make one of it"):
+        make(net(), nn.CrossEntropyLoss, (INPUTS, LABELS))
+
+
+def test_batch_norm_that_keeps_no_statistics_is_not_told_to_eval():
+    model = nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False), nn.Linear(3, 2)).double()
+    with pytest.raises(ValueError, match=r"It keeps no statistics\. Use another normalisation"):
+        look(FiniteSum(model.eval(), F.cross_entropy, (INPUTS, LABELS)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FiniteSum(net(), F.cross_entropy, (INPUTS, LABELS)),
+        lambda: LinearModel(INPUTS, LABELS, families.Logistic()),
+    ],
+)
+def test_one_of_several_processes_without_a_group_is_told_so(make, monkeypatch):
+    """`process_group=dist.group.WORLD` is None before `init_process_group`."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.warns(UserWarning, match="this is one of 2 processes: each minimises over its own"):
+        make()

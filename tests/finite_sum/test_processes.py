@@ -98,9 +98,21 @@ def test_a_linear_model_in_two_processes_equals_one(tmp_path):
 def test_ranks_stop_together(tmp_path):
     zero, one = both("stop", tmp_path)
     assert zero == one
-    (_, callback), (_, seconds) = zero
-    assert callback == ["STOPPED", 4]
-    assert seconds[0] == "MAX_SECONDS"
+    said = dict(zero)
+    assert said["callback"] == ["STOPPED", 4]
+    assert said["seconds"][0] == "MAX_SECONDS"
+    assert said["only 0"] == ["STOPPED", 4]
+    assert said["only 1"] == ["MAX_ITERATIONS", 6]
+
+
+def test_settings_of_minimize_that_differ_are_refused_on_every_rank(tmp_path):
+    zero, one = both("different_settings", tmp_path)
+    assert zero == one
+    *refused, (_, last) = zero
+    assert len(refused) == 4
+    for _, message in refused:
+        assert "different methods, tolerances or budgets: rank 0 differs from rank 1" in message
+    assert last == "MAX_ITERATIONS"
 
 
 def test_ranks_that_differ_are_refused_on_every_rank(tmp_path):

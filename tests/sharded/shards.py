@@ -415,6 +415,14 @@ def refused(rank):
     yield "batch norm", attempt(lambda: build(fully_shard(batch_norm), rank))
     unused = ShardedSum(sharded("mlp"), lambda o, t: t.double().mean(), part, check=False)
     yield "independent", attempt(lambda: unused)
+    group = dist.group.WORLD
+    wrong = {
+        "FiniteSum": lambda m: firstish.FiniteSum(m, loss_fn(), part, process_group=group),
+        "ModuleObjective": lambda m: firstish.ModuleObjective(m, loss_fn(), *part),
+        "ScaledGD": lambda m: firstish.ScaledGD(m.parameters()),
+    }
+    for name, make in wrong.items():
+        yield name, attempt(lambda make=make: make(sharded("mlp")))
     short = torch.zeros(3, dtype=torch.float64)
     objective = build(sharded("mlp"), rank)
     yield "length", attempt(lambda: firstish.minimize(objective, short))

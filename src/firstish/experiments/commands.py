@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from firstish import __version__
+from firstish.errors import RankError
 from firstish.experiments import runner
 from firstish.experiments.console import Live, headline, table, trials, winners
 from firstish.experiments.figures import draw_all
@@ -89,8 +91,9 @@ def _print_json(content: object) -> None:
     print(json.dumps(content, indent=1, allow_nan=False))
 
 
-def _fail(error: Exception) -> NoReturn:
-    errors.print(f"firstish: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+def _fail(error: Exception, more: str = "") -> NoReturn:
+    told = f"firstish: {error}{more}"
+    errors.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
     raise typer.Exit(2)
 
 
@@ -236,15 +239,27 @@ def run(
             live = stack.enter_context(Live(_talk(quiet, as_json)))
             observer: Observer = Several(live, *events)
             runner.run(settings, folder, observer, resume)
+    except RankError as error:
+        _fail(error, f" Go on with: {_resumption(None if out else folder)}")
     except MISTAKES as error:
         _fail(error)
     except KeyboardInterrupt:
-        words = [w for w in sys.argv[1:] if w != "--resume"]
-        named = [] if out else ["--out", str(folder)]
-        again = shlex.join(["firstish", *words, *named, "--resume"])
-        errors.print(f"interrupted; go on with: {again}", soft_wrap=True, highlight=False)
+        if os.environ.get("RANK", "0") == "0":
+            again = _resumption(None if out else folder)
+            errors.print(f"interrupted; go on with: {again}", soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
     report(folder, quiet, as_json)
+
+
+def _resumption(folder: Path | None) -> str:
+    """The command that goes on with this run; the folder is named if the user had not."""
+    start = ["firstish"]
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        each = os.environ.get("LOCAL_WORLD_SIZE", "1")
+        start = ["torchrun", "--nproc-per-node", each, "-m", "firstish"]
+    words = [w for w in sys.argv[1:] if w != "--resume"]
+    named = [] if folder is None else ["--out", str(folder)]
+    return shlex.join([*start, *words, *named, "--resume"])
 
 
 def _recalled(asked: dict[str, Any], folder: Path, ctx: typer.Context) -> dict[str, Any]:

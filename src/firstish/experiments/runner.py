@@ -98,7 +98,13 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
     differ = [k for k in wanted if found.get(k) != wanted[k]]
     if differ:
         told = "; ".join(f"{k} was {found.get(k)}, is {wanted[k]}" for k in differ)
-        raise ValueError(f"--resume: {folder} was started with other settings: {told}.")
+        before = found.get("processes")
+        hint = (
+            f" Use `torchrun --nproc-per-node {before} -m firstish run ... --resume`."
+            if "processes" in differ and before != 1
+            else ""
+        )
+        raise ValueError(f"--resume: {folder} was started with other settings: {told}.{hint}")
     return False
 
 

@@ -55,11 +55,12 @@ def mapped(pack: Any, change: Callable[[Tensor], Tensor]) -> Any:
 def rows_of(chunk: Chunk) -> int:
     """How many rows a chunk has."""
     found = tensors_in(chunk)
-    if not found or found[0].dim() == 0:
+    if not found or any(t.dim() == 0 for t in found):
         raise TypeError(
             "`FiniteSum(data=...)` gave a chunk without rows: "
             f"{type(chunk[0]).__name__} and {type(chunk[1]).__name__}. "
-            "Each must hold tensors whose first dimension counts rows."
+            "Each must hold tensors whose first dimension counts rows; a DataLoader with "
+            "`batch_size=None` gives single items."
         )
     return len(found[0])
 

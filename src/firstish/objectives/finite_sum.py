@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from firstish.objectives.chunks import Chunk, mapped, rows_of
 from firstish.objectives.first_look import FirstLook
 from firstish.objectives.functional import FunctionalLoss
-from firstish.objectives.group import Group
+from firstish.objectives.group import Group, warn_if_apart
 from firstish.objectives.loss import independent
 from firstish.objectives.products import Mode
 from firstish.objectives.row_sum import RowSum, RowSumPoint, Totals
@@ -74,7 +74,10 @@ class FiniteSum(RowSum):
         if product == "gauss-newton":
             raise ValueError("`FiniteSum(product='gauss-newton')` is not there: use 'auto'.")
         summed = SummedLoss(loss_fn, self.call)
-        self._function = FunctionalLoss(model, summed, self.call)
+        joined = process_group is not None
+        self._function = FunctionalLoss(model, summed, self.call, joined=joined)
+        if not joined:
+            warn_if_apart(self.call)
         super().__init__(
             self._function,
             summed,

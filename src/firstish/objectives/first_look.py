@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
+from math import isfinite
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from firstish.errors import NondeterministicError
-from firstish.objectives.chunks import Chunk, Chunks, TensorChunks, part, rows_of, tensors_in
+from firstish.objectives.chunks import (
+    Chunk,
+    Chunks,
+    TensorChunks,
+    mapped,
+    part,
+    rows_of,
+    tensors_in,
+)
 from firstish.objectives.summed import Sum, Summed, SummedLoss
 from firstish.objectives.watch import refuse_nondeterministic
 
@@ -36,7 +47,9 @@ class FirstLook:
             refuse_changing_data(chunks)
         for chunk in chunks:
             self._same_twice(x, chunk)
-            self._adds_up(x, chunk)
+            if not self._draws(x, chunk):
+                self._ignores_none(x, chunks)
+                self._adds_up(x, chunk)
             break
 
     def _same_twice(self, x: Tensor, chunk: Chunk) -> None:
@@ -53,7 +66,7 @@ class FirstLook:
     def _adds_up(self, x: Tensor, chunk: Chunk) -> None:
         """Whether two halves give what the whole gives."""
         rows = rows_of(chunk)
-        if rows < 2 or self._draws(x, chunk):
+        if rows < 2:
             return
         whole = self._evaluate(x, chunk)
         halves = [
@@ -74,6 +87,28 @@ class FirstLook:
         if apart or abs(whole.denominator - denominator) > 1e-6 * abs(denominator):
             raise mixed_rows(self._loss, rows, whole.total.item(), total)
 
+    def _ignores_none(self, x: Tensor, chunks: Chunks) -> None:
+        """Whether a row whose label is no class counts as much as one whose label is.
+
+        The mean over rows that leaves some out is wrong in chunks, often by less than rounding.
+        """
+        if not self._loss.assumes_mean:
+            return
+        for chunk in chunks if isinstance(chunks, TensorChunks) else islice(chunks, 1):
+            odd, plain = _unlike_rows(chunk)
+            if odd is None:
+                continue
+            alone = self._evaluate(x, part(chunk, odd, odd + 1)).total.item()
+            agree = isfinite(alone)
+            if agree and plain is not None:
+                other = self._evaluate(x, part(chunk, plain, plain + 1)).total.item()
+                both = self._evaluate(x, _two_rows(chunk, odd, plain)).total.item()
+                size = abs(alone) + abs(other)
+                agree = abs(both - alone - other) <= torch.finfo(x.dtype).eps ** 0.6 * size
+            if not agree:
+                raise ignored_rows(self._loss.call)
+            return
+
     def _draws(self, x: Tensor, chunk: Chunk) -> bool:
         before = torch.get_rng_state()
         self._evaluate(x, chunk)
@@ -89,6 +124,31 @@ def sum_not_mean(call: str, rows: int, value: float) -> ValueError:
         "function of your own must return the mean. Divide by the rows it is given, "
         "`outputs.shape[0]`; to minimise the sum over all N rows, multiply by N after that."
     )
+
+
+def ignored_rows(call: str) -> ValueError:
+    """The error for a function of the user's that leaves rows out of its mean."""
+    return ValueError(
+        f"`{call}(loss_fn=...)` leaves rows with negative labels out of its mean, which a function "
+        "of your own must take over all of its rows: chunks would not add up. Give torch's own "
+        "loss, as `functools.partial(torch.nn.functional.cross_entropy, ignore_index=-100)`, or "
+        "return sum and denominator through `firstish.Summed(fn)`."
+    )
+
+
+def _unlike_rows(chunk: Chunk) -> tuple[int | None, int | None]:
+    """A row whose label is negative, and one whose is not; None where there is none."""
+    labels = chunk[1]
+    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.is_complex():
+        return None, None
+    negative = (labels.reshape(len(labels), -1) < 0).any(dim=1)
+    found = [mask.nonzero().flatten()[:1].tolist() for mask in (negative, ~negative)]
+    odd, plain = (rows[0] if rows else None for rows in found)
+    return odd, plain
+
+
+def _two_rows(chunk: Chunk, one: int, two: int) -> Chunk:
+    return cast(Chunk, mapped(chunk, lambda t: t[[one, two]]))
 
 
 def mixed_rows(loss: SummedLoss, rows: int, whole: float, halves: float) -> ValueError:
@@ -112,10 +172,12 @@ def refuse_batch_norm(model: nn.Module, call: str) -> None:
         if not isinstance(module, nn.modules.batchnorm._BatchNorm):
             continue
         if module.training or module.running_mean is None:
+            kept = module.running_mean is not None
+            remedy = "Call `model.eval()`, or use" if kept else "It keeps no statistics. Use"
             raise ValueError(
                 f"`{call}(model=...)` has BatchNorm that depends on the chunk: '{name}', "
-                f"{module!r}. Call `model.eval()`, or use another normalisation "
-                "(`GroupNorm`, `LayerNorm`), or `ModuleObjective`."
+                f"{module!r}. {remedy} another normalisation (`GroupNorm`, `LayerNorm`), or "
+                "`ModuleObjective`."
             )
 
 

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from firstish.objectives.chunks import tensors_in
 from firstish.objectives.layout import Layout
+from firstish.objectives.loss import check_loss
 
 
 class FunctionalLoss:
@@ -24,17 +26,24 @@ class FunctionalLoss:
         model: the module; one wrapped in DistributedDataParallel is unwrapped, with a warning.
         loss_fn: takes the outputs and the targets, or what there is of them.
         call: the call to name in errors.
+        joined: whether the losses of several processes will be added up.
     """
 
-    def __init__(self, model: nn.Module, loss_fn: Callable[..., object], call: str) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Callable[..., object],
+        call: str,
+        *,
+        joined: bool = False,
+    ) -> None:
         if not isinstance(model, nn.Module):
             raise TypeError(f"`{call}(model=...)` must be an nn.Module, got {model!r}.")
-        if not callable(loss_fn):
-            raise TypeError(f"`{call}(loss_fn=...)` must be callable, got {loss_fn!r}.")
+        check_loss(loss_fn, call)
         _refuse_compiled(model, call)
         self._call = call
         self.given = model
-        self.model = _unwrapped(model, call)
+        self.model = _unwrapped(model, call, joined)
         named = {n: p for n, p in self.model.named_parameters() if p.requires_grad}
         self.layout = Layout(list(named.values()), f"{call}(model)")
         self.shapes = self.layout.shapes
@@ -98,12 +107,19 @@ def _refuse_compiled(model: nn.Module, call: str) -> None:
         )
 
 
-def _unwrapped(model: nn.Module, call: str) -> nn.Module:
+def _unwrapped(model: nn.Module, call: str, joined: bool) -> nn.Module:
     if isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
         kind = type(model).__name__
+        alone = isinstance(model, nn.DataParallel) or dist.get_world_size(model.process_group) == 1
+        if not joined and not alone:
+            raise ValueError(
+                f"`{call}(model=...)` is wrapped in DistributedDataParallel, which does not join "
+                "the losses of its processes. Use `FiniteSum(model.module, ..., "
+                "process_group=torch.distributed.group.WORLD)`."
+            )
         warnings.warn(
             f"`{call}(model=...)` is wrapped in {kind}, which does not support second derivatives; "
-            "the module inside is used, and the processes are joined by `process_group=...`.",
+            "the module inside is used. `FiniteSum(process_group=...)` is what joins processes.",
             stacklevel=4,
         )
         inner: nn.Module = model.module

@@ -6,6 +6,8 @@ rank, to the bit, so that all take the same branch.
 
 from __future__ import annotations
 
+import os
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Sequence
@@ -137,6 +139,22 @@ class Group:
                 f"The ranks of the process group have different {what}: rank 0 differs from "
                 f"rank {', '.join(map(str, others))}. {remedy}"
             )
+
+
+def warn_if_apart(call: str) -> None:
+    """Say that this is one of several processes, and that nothing joins them."""
+    if dist.is_available() and dist.is_initialized():
+        size = dist.get_world_size()
+    else:
+        size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size > 1:
+        warnings.warn(
+            f"`{call}(...)` has no `process_group=...`, and this is one of {size} processes: each "
+            "minimises over its own rows alone. To join them, call "
+            "`torch.distributed.init_process_group(...)` first, then pass "
+            "`process_group=torch.distributed.group.WORLD`.",
+            stacklevel=3,
+        )
 
 
 def _keep(message: Tensor) -> None:

@@ -25,6 +25,11 @@ class Layout:
                 f"`{owner}` got no trainable parameters. "
                 "Pass at least one with `requires_grad=True`."
             )
+        if any(hasattr(p, "device_mesh") for p in parameters):
+            raise TypeError(
+                f"`{owner}` got parameters that are sharded (DTensor), of which a process holds a "
+                "part. Use `firstish.ShardedSum(model, loss_fn, data)`."
+            )
         self.shapes = [p.shape for p in parameters]
         self.sizes = [p.numel() for p in parameters]
         self.total = sum(self.sizes)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from firstish.objectives.families import Family, Loss
 from firstish.objectives.features import Features, check_features
-from firstish.objectives.group import Group
+from firstish.objectives.group import Group, warn_if_apart
 from firstish.objectives.items import checked_weights, per_item
 from firstish.objectives.point import Depth, Meter, Point, Product
 from firstish.objectives.products import FLOAT64_EPS
@@ -91,6 +91,8 @@ class LinearModel:
             self._penalised.view(-1, self.features.width)[:, -1] = 0
         self._weights, mine = checked_weights(A, sample_weight)
         self.group = Group(process_group, A.device)
+        if process_group is None:
+            warn_if_apart("LinearModel")
         self._total = sum(self.group.from_all(mine))
         settings = repr((self.features.size, A.dtype, type(family), weight_decay))
         self.group.require_same(

@@ -7,6 +7,15 @@ from typing import Any
 from torch import Tensor
 
 
+def check_loss(loss_fn: object, call: str) -> None:
+    """Refuse what cannot be a loss function."""
+    if not callable(loss_fn):
+        raise TypeError(f"`{call}(loss_fn=...)` must be callable, got {loss_fn!r}.")
+    if isinstance(loss_fn, type):
+        name = loss_fn.__name__
+        raise TypeError(f"`{call}(loss_fn=...)` is the class {name}. Make one of it: `{name}()`.")
+
+
 def loss_and_aux(returned: object, what: str) -> tuple[Tensor, Any]:
     """The loss and what came with it: a loss function may return `(loss, aux)`."""
     loss, aux = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)

@@ -45,7 +45,8 @@ class Product(NamedTuple):
 
         |<v, (H~ - H) v>| / <v, v>  <=  relative_error |H~v| / |v| + absolute_error
 
-    Both are 0 for an exact product in float64.
+    H is the Hessian of the rows the product was made on: what a sample of them leaves out is not
+    in it. Both are 0 for an exact product in float64.
     """
 
     vector: Tensor

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from firstish.objectives.loss import loss_and_aux
+from firstish.objectives.loss import check_loss, loss_and_aux
 
 LossFunction = Callable[..., object]
 
@@ -69,8 +69,7 @@ class SummedLoss:
     """
 
     def __init__(self, loss_fn: LossFunction, call: str) -> None:
-        if not callable(loss_fn):
-            raise TypeError(f"`{call}(loss_fn=...)` must be callable, got {loss_fn!r}.")
+        check_loss(loss_fn, call)
         self.call = call
         self.original = loss_fn
         self._unreduced, self._settings, reduction = _taken_apart(loss_fn)
