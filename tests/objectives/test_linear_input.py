@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_matrix
+from scipy.sparse import coo_matrix, csc_matrix, csr_array, csr_matrix
 
 from firstish import LinearModel, families, minimize
 
@@ -20,8 +20,8 @@ def model(features=A, targets=ZEROS, family=None, **more):
 @pytest.mark.parametrize(
     ("features", "kind", "message"),
     [
-        (np.ones((3, 2)), TypeError, r"must be a tensor, got ndarray.*as_tensor"),
-        (csr_matrix(np.eye(3)), TypeError, r"got csr_matrix.*sparse_csr_tensor"),
+        (np.ones((3, 2)), TypeError, r"must be a tensor or .* got ndarray.*as_tensor"),
+        (csr_matrix(np.eye(3, dtype=int)), TypeError, r"float32 or float64, got torch.int64"),
         (A[:, 0], ValueError, r"a row for each item.*\(3,\)"),
         (torch.ones(0, 2), ValueError, r"at least one item.*\(0, 2\)"),
         (torch.ones(3, 0), ValueError, r"one feature.*\(3, 0\)"),
@@ -137,3 +137,25 @@ def test_the_number_of_classes_is_found_in_the_labels():
     assert model(targets=torch.tensor([0, 2, 1]), family=pinned).initial().shape == (2 * 2,)
     with_intercept = model(intercept=True)
     assert with_intercept.initial().shape == (3,)
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csc_matrix, coo_matrix, csr_array])
+def test_a_sparse_matrix_of_scipy_is_taken_as_the_dense_tensor(kind):
+    rows, columns = [0, 2, 1, 2, 2], [1, 1, 0, 0, 1]  # unsorted, and one entry in two parts
+    entries = np.array([2.0, 4.0, 3.0, 5.0, 2.0])
+    matrix = kind(coo_matrix((entries, (rows, columns)), shape=(3, 2)))
+    x = torch.tensor([0.3, -0.7], dtype=torch.float64)
+    one = model(matrix).at(x)
+    two = model(torch.from_numpy(matrix.toarray())).at(x)
+    assert one.value == pytest.approx(two.value, rel=1e-14)
+    torch.testing.assert_close(one.grad, two.grad, rtol=1e-13, atol=0)
+
+
+def test_a_scipy_matrix_that_is_not_canonical_is_added_up_and_left_alone():
+    matrix = csr_matrix((np.array([1.0, 2.0, 4.0]), [1, 1, 0], [0, 2, 3]), shape=(2, 2))
+    before = matrix.data.copy()
+    x = torch.tensor([0.3, -0.7], dtype=torch.float64)
+    dense = torch.from_numpy(matrix.toarray())
+    one, two = (model(A, ZEROS[:2]).at(x).value for A in (matrix, dense))
+    assert one == pytest.approx(two, rel=1e-14)
+    assert np.array_equal(matrix.data, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -59,16 +60,35 @@ class Features:
         return g.reshape(-1)
 
 
+class SparseMatrix(Protocol):
+    """SciPy's, which need not be installed."""
+
+    def tocsr(self) -> Any:
+        """Compressed by rows."""
+
+
+def from_scipy(matrix: SparseMatrix) -> Tensor:
+    """A tensor that shares the memory of a SciPy matrix by rows; of another, a copy."""
+    A = matrix.tocsr()
+    if not A.has_canonical_format:
+        A = A.copy()
+        A.sum_duplicates()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        crow, col, entries = map(torch.from_numpy, (A.indptr, A.indices, A.data))
+        return torch.sparse_csr_tensor(crow, col, entries, A.shape, check_invariants=False)
+
+
 def check_features(A: object) -> Tensor:
     """The features as they will be used, or an error that says what is wrong with them."""
+    if hasattr(A, "tocsr"):
+        A = from_scipy(A)
     if not isinstance(A, Tensor):
-        sparse = hasattr(A, "tocsr")  # SciPy's
-        remedy = (
-            "A = features.tocsr(); torch.sparse_csr_tensor(A.indptr, A.indices, A.data, A.shape)"
-            if sparse
-            else "torch.as_tensor(features, dtype=torch.float64)"
+        raise TypeError(
+            f"`{_CALL}` must be a tensor or a sparse matrix of SciPy, got {type(A).__name__}. "
+            "Use `torch.as_tensor(features, dtype=torch.float64)`."
         )
-        raise TypeError(f"`{_CALL}` must be a tensor, got {type(A).__name__}. Use `{remedy}`.")
     if A.ndim != 2 or 0 in A.shape:
         raise ValueError(
             f"`{_CALL}` must have a row for each item and at least one item and one feature, "

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from firstish.objectives.families import Family, Loss
-from firstish.objectives.features import Features, check_features
+from firstish.objectives.features import Features, SparseMatrix, check_features
 from firstish.objectives.group import Group, warn_if_apart
 from firstish.objectives.items import checked_weights, per_item
 from firstish.objectives.point import Depth, Meter, Point, Product
@@ -34,8 +34,8 @@ class LinearModel:
     x is a row of weights for each score, flattened; `initial()` has its size.
 
     Args:
-        features: A, a row for each item: a strided tensor or a sparse one, float32 or float64. A
-            strided one is not copied, so do not write to it any more.
+        features: A, a row for each item: a strided tensor or a sparse one, or a sparse matrix of
+            SciPy, float32 or float64. A strided one is not copied, so do not write to it any more.
         targets: y; see the family for what they may be.
         family: `families.Logistic()`, `Multinomial()`, `LeastSquares()` or `Poisson()`.
         sample_weight: w, at least 0, one for each item; all equal by default.
@@ -58,7 +58,7 @@ class LinearModel:
 
     def __init__(
         self,
-        features: Tensor,
+        features: Tensor | SparseMatrix,
         targets: Tensor,
         family: Family,
         *,

@@ -16,6 +16,7 @@ from firstish.loop import Limits, Run, Status
 from firstish.methods.base import AnyMethod
 from firstish.methods.named import method_of
 from firstish.objectives.families import Family, Multinomial
+from firstish.objectives.features import from_scipy
 from firstish.objectives.linear import LinearModel, LinearPoint
 from firstish.objectives.substituted import Substituted, SubstitutedPoint
 from firstish.sklearn.variables import Array, Variables, diagonal, price, whitened
@@ -58,15 +59,18 @@ class Task:
 
     def objective(self) -> LinearModel:
         """The mean loss, and lambda over the sum of the weights."""
-        return LinearModel(
-            as_tensor(self.A),
-            self.targets,
-            self.family,
-            sample_weight=None if self.weights is None else as_tensor(self.weights),
-            weight_decay=self.penalty / self.total(),
-            intercept=self.intercept,
-            penalise_intercept=False,
-        )
+        with warnings.catch_warnings():
+            # An estimator is its process's own affair, also where there are several.
+            warnings.filterwarnings("ignore", message=".*has no `process_group=")
+            return LinearModel(
+                as_tensor(self.A),
+                self.targets,
+                self.family,
+                sample_weight=None if self.weights is None else as_tensor(self.weights),
+                weight_decay=self.penalty / self.total(),
+                intercept=self.intercept,
+                penalise_intercept=False,
+            )
 
     def variables(self, point: LinearPoint, rows: int, whiten: bool) -> Variables:
         """Those in which the Hessian at the point is nearly the identity."""
@@ -169,15 +173,8 @@ def _inner(run: Run) -> LinearPoint:
 
 def as_tensor(array: Any) -> Tensor:
     """A tensor that shares the array's memory, which nobody writes to."""
+    if sp.issparse(array):
+        return from_scipy(array)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        if not sp.issparse(array):
-            return torch.from_numpy(array)
-        return torch.sparse_csr_tensor(
-            torch.from_numpy(array.indptr),
-            torch.from_numpy(array.indices),
-            torch.from_numpy(array.data),
-            array.shape,
-            check_invariants=False,
-        )
+        return torch.from_numpy(array)
