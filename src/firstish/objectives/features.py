@@ -76,7 +76,8 @@ def from_scipy(matrix: SparseMatrix) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        crow, col, entries = map(torch.from_numpy, (A.indptr, A.indices, A.data))
+        arrays = (getattr(A, name) for name in ("indptr", "indices", "data"))
+        crow, col, entries = map(torch.from_numpy, arrays)
         return torch.sparse_csr_tensor(crow, col, entries, A.shape, check_invariants=False)
 
 
