@@ -25,7 +25,7 @@ class Layout:
                 f"`{owner}` got no trainable parameters. "
                 "Pass at least one with `requires_grad=True`."
             )
-        if any(hasattr(p, "device_mesh") for p in parameters):
+        if any(map(is_sharded, parameters)):
             raise TypeError(
                 f"`{owner}` got parameters that are sharded (DTensor), of which a process holds a "
                 "part. Use `firstish.ShardedSum(model, loss_fn, data)`."
@@ -76,6 +76,11 @@ class Layout:
             parameter.copy_(part)
         if any(torch.is_autocast_enabled(d) for d in {"cpu", self.device.type}):
             torch.clear_autocast_cache()  # casts made before the write would outlive it
+
+
+def is_sharded(p: Tensor) -> bool:
+    """Whether that is a DTensor."""
+    return hasattr(p, "device_mesh")
 
 
 def _only(values: set[T], what: str, owner: str) -> T:

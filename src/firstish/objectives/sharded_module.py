@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from firstish.objectives.chunks import tensors_in
 from firstish.objectives.group import Group
-from firstish.objectives.layout import Layout
+from firstish.objectives.layout import Layout, is_sharded
 from firstish.objectives.shard import Shard, Spread
 
 
@@ -132,11 +132,6 @@ class ShardedModule:
                 part.add_(p.grad.reshape(-1))
         for p in (*self._sharded, *self._replicated):
             p.grad = None
-
-
-def is_sharded(p: Tensor) -> bool:
-    """Whether that is a DTensor."""
-    return hasattr(p, "device_mesh")
 
 
 def _local(p: Any) -> Tensor:
