@@ -13,13 +13,13 @@ import math
 import shutil
 from pathlib import Path
 
-from firstish.experiments.claims import Verdict, judge
+from firstish.experiments.claims import WORDS, Verdict, judge
 from firstish.experiments.figures import draw_all
 from firstish.experiments.summary import GAPS, Line, Reached, Summary, summarise
 from firstish.experiments.winners import HEADERS, cells, grids
 from firstish.problems import get
 
-WORDS = {True: "holds", False: "**does not hold**", None: "cannot be judged"}
+ANSWERS = {True: "holds", False: "**does not hold**", None: "cannot be judged"}
 CAPTIONS = {
     "main": "Objective, scale and step size; crosses mark negative curvature",
     "pono": "The same with PoNo and its best iterate so far",
@@ -127,7 +127,7 @@ def winners(summary: Summary) -> list[str]:
 
 def verdicts(found: list[Verdict]) -> list[str]:
     lines = ["| claim | verdict | by how much |", "| --- | --- | --- |"]
-    return lines + [f"| {v.claim}. {v.text} | {WORDS[v.holds]} | {v.detail} |" for v in found]
+    return lines + [f"| {v.claim}. {v.text} | {ANSWERS[v.holds]} | {v.detail} |" for v in found]
 
 
 def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
@@ -190,12 +190,13 @@ def index(pages: list[tuple[str, list[Verdict]]], out: Path) -> None:
     lines = [
         "# Results",
         "",
-        "Real runs on real data, and what they say of the paper's claims. The words are fixed "
-        "beforehand: *level* is within 1.25 times the calls to the common target, a *wide margin* "
-        "is at least 2 times, *next to no* backtracking is under 0.05 per iteration. The common "
-        "target of two methods is the hardest that at least one of them met (the tolerance, or a "
-        "gap to the lowest f of the run); a method that did not is charged what it spent. Where "
-        "neither met any, it is the lowest f that both reached.",
+        "Real runs on real data, and what they say of the paper's claims, by fixed words:",
+        "",
+        *(f"- *{word}*: {meaning}" for word, meaning in WORDS.items()),
+        "",
+        "The common target of two methods is the hardest that at least one of them met (the "
+        "tolerance, or a gap to the lowest f of the run); a method that did not is charged what it "
+        "spent. Where neither met any, it is the lowest f that both reached.",
         "",
         "| problem | holds | does not hold | cannot be judged |",
         "| --- | --- | --- | --- |",
@@ -209,7 +210,7 @@ def index(pages: list[tuple[str, list[Verdict]]], out: Path) -> None:
         lines.append("| --- | --- | --- | --- |")
         for name, found in pages:
             lines += [
-                f"| [{name}]({name}.md) | {v.text} | {WORDS[v.holds]} | {v.detail} |"
+                f"| [{name}]({name}.md) | {v.text} | {ANSWERS[v.holds]} | {v.detail} |"
                 for v in found
                 if v.claim == claim
             ]

@@ -1,8 +1,10 @@
 """The verdicts on the paper's claims: the words fixed beforehand, on numbers made by hand."""
 
+from dataclasses import replace
+
 import pytest
 
-from firstish.experiments.claims import compare, judge
+from firstish.experiments.claims import ABOUT, compare, judge
 from firstish.experiments.summary import Line, Reached, Summary
 
 
@@ -133,3 +135,51 @@ def test_a_claim_is_open_while_one_of_its_methods_is_missing():
     assert "not run: Line search, limited" in found.detail
     lines += [line("fixed", (1, 2, 150))]  # one that contradicts is enough
     assert verdicts("digits-logistic", lines, {})[text].holds is False
+
+
+def swinging(*scales):
+    return [row()] * 10 + [row(scale=s) for s in scales]
+
+
+@pytest.mark.parametrize(
+    ("scales", "holds"),
+    [
+        ((1e3, 1.0), True),  # 1/μ = 1000 on digits-logistic
+        ((500.0, 1.0), True),
+        ((499.0, 1.0), False),
+        ((2001.0, 1.0), False),
+        ((1e3, 11.0), False),  # that is not small
+    ],
+)
+def test_scales_that_reach_about_one_over_mu(scales, holds):
+    found = verdicts("digits-logistic", [], {"cgmr": swinging(*scales)})
+    assert found["CGMR's scales swing between about 1/μ and small."].holds is holds
+
+
+def test_scales_that_swing_less():
+    text = "The scales of CG and MR alone swing less than CGMR's."
+    rows = {"cgmr": swinging(9.0, 1.0), "cg": swinging(8.0, 1.0), "mr": swinging(2.0, 1.0)}
+    assert verdicts("digits-logistic", [], rows)[text].holds is True
+    rows["mr"] = swinging(10.0, 1.0)
+    assert verdicts("digits-logistic", [], rows)[text].holds is False
+
+
+@pytest.mark.parametrize(
+    ("grid", "holds"), [(9.9, False), (10.0, True), (40.0, True), (41.0, False)]
+)
+def test_about_twenty_runs_for_a_grid(grid, holds):
+    assert ABOUT == 2
+    ours = replace(line("cgmr", (1, 2, 3), gtol=8), to_gtol=Reached(8, 1.0))
+    adam = replace(line("adam", (1, 2, 3)), tuning={"seconds": grid, "oracle_calls": 80})
+    found = verdicts("digits-logistic", [ours, adam], {})
+    verdict = found["Tuning Adam took about 20 CGMR runs, in time."]
+    assert verdict.holds is holds
+    assert verdict.detail.endswith("10 in calls")
+
+
+def test_seconds_are_compared_among_the_papers_methods_only():
+    slow = replace(line("lbfgs", (1, 2, 3)), outcome={"oracle_calls": 1.0, "seconds": 9.0})
+    lines = [line("cgmr", (1, 2, 3)), line("adam", (1, 2, 3)), slow]
+    assert verdicts("digits-mlp", lines, {})["Seconds agree with calls."].holds is True
+    lines.append(replace(slow, key="pono"))
+    assert verdicts("digits-mlp", lines, {})["Seconds agree with calls."].holds is False
