@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from torch import Tensor
@@ -12,7 +12,7 @@ from firstish.line_search import Armijo
 from firstish.methods.base import Failure, Step
 from firstish.methods.cases import angle_along, check_memory, check_monotone, require_finite
 from firstish.methods.pairs import Pair, direction, pair
-from firstish.methods.ray import ray, why_stuck
+from firstish.methods.ray import ray, searched
 from firstish.objectives.point import Depth, Point
 from firstish.scaling import Curvature, curvature_case
 from firstish.vectors import dot, norm
@@ -152,22 +152,14 @@ class LazyStep:
             found = search.forward_track(along, falling=True)
         else:
             found = search.backtrack(along, interpolate=True)
-        alpha, trial = found.step_size, found.trial
+        trial = found.trial
         bend = None if angle is None else length * (length * angle.rayleigh)  # <p, Hp>
-        step = Step(
+        step = replace(
+            searched(point, along, found, length=length, bend=bend),
             curvature=case,
             scaling="pairs",
             scale=s,
-            step_size=alpha,
-            trials=found.trials,
-            descent_margin=None if bend is None else slope + bend,
-            predicted_decrease=None if bend is None else -alpha * (slope + alpha / 2 * bend),
-            actual_decrease=0.0 if trial is None else point.value - trial.value,
-            slope_ratio=None
-            if trial is None or trial.point.depth == "value"
-            else trial.slope() / slope,
             product=doubt,
-            failure=None if trial is not None else why_stuck(point, along, length),
         )
         return (point if trial is None else trial.point), step
 

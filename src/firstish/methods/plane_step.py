@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import ClassVar, Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from firstish.methods.cases import (
     require_finite,
 )
 from firstish.methods.definite import solve
-from firstish.methods.ray import ray, why_stuck
+from firstish.methods.ray import ray, searched
 from firstish.objectives.point import Depth, Point
 from firstish.scaling import Angle, Curvature, curvature_case, scale
 from firstish.vectors import dot, norm, norm_and_cosine
@@ -162,23 +162,15 @@ class PlaneStep:
         search = self.line_search
         found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
 
-        alpha, trial = found.step_size, found.trial
+        trial = found.trial
         spc = case is Curvature.SPC
-        step = Step(
+        step = replace(
+            searched(point, along, found, length=length, bend=bend),
             curvature=case,
             scaling=("CG" if plane is None else "plane") if spc else None,
             scale=s,
-            step_size=alpha,
-            trials=found.trials,
             cosine=angle.cosine,
             local_lipschitz=L1,
-            descent_margin=slope + bend,
-            predicted_decrease=-alpha * (slope + alpha / 2 * bend),
-            actual_decrease=0.0 if trial is None else point.value - trial.value,
-            slope_ratio=None
-            if trial is None or trial.point.depth == "value"
-            else trial.slope() / slope,
-            failure=None if trial is not None else why_stuck(point, along, length),
         )
         if trial is None:
             return point, step, state

@@ -8,8 +8,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from firstish.line_search import NOISE_ULPS, Ray
-from firstish.methods.base import Failure
+from firstish.line_search import NOISE_ULPS, Found, Ray
+from firstish.methods.base import Failure, Step
 from firstish.objectives.point import Depth, Point
 from firstish.vectors import dot, norm
 
@@ -65,3 +65,26 @@ def why_stuck(point: Point, along: Ray[PointTrial], length: float) -> Failure:
     lost_in_f = -along.slope <= along.noise
     lost_in_x = length <= NOISE_ULPS * torch.finfo(point.x.dtype).eps * norm(point.x)
     return Failure.ROUNDING if lost_in_f or lost_in_x else Failure.LINE_SEARCH
+
+
+def searched(
+    point: Point,
+    along: Ray[PointTrial],
+    found: Found[PointTrial],
+    *,
+    length: float,
+    bend: float | None,
+) -> Step:
+    """What a search along p tells of the step: `length` is |p|, `bend` is <p, Hp> where known."""
+    slope, alpha, trial = along.slope, found.step_size, found.trial
+    return Step(
+        step_size=alpha,
+        trials=found.trials,
+        descent_margin=None if bend is None else slope + bend,
+        predicted_decrease=None if bend is None else -alpha * (slope + alpha / 2 * bend),
+        actual_decrease=0.0 if trial is None else point.value - trial.value,
+        slope_ratio=None
+        if trial is None or trial.point.depth == "value"
+        else trial.slope() / slope,
+        failure=None if trial is not None else why_stuck(point, along, length),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from firstish.line_search import Armijo
@@ -16,7 +16,7 @@ from firstish.methods.cases import (
     require_finite,
 )
 from firstish.methods.directions import AdamDirection, AnyDirection
-from firstish.methods.ray import ray, why_stuck
+from firstish.methods.ray import ray, searched
 from firstish.objectives.point import Depth, Point
 from firstish.scaling import Curvature, curvature_case
 from firstish.vectors import norm, norm_and_cosine
@@ -103,20 +103,12 @@ class ScaledDirection:
         search = self.line_search
         found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
 
-        alpha, trial = found.step_size, found.trial
-        step = Step(
+        trial = found.trial
+        step = replace(
+            searched(point, along, found, length=length, bend=bend),
             curvature=case,
             scaling=name if case is Curvature.SPC else None,
             scale=s,
-            step_size=alpha,
-            trials=found.trials,
-            descent_margin=slope + bend,
-            predicted_decrease=-alpha * (slope + alpha / 2 * bend),
-            actual_decrease=0.0 if trial is None else point.value - trial.value,
-            slope_ratio=None
-            if trial is None or trial.point.depth == "value"
-            else trial.slope() / slope,
-            failure=None if trial is not None else why_stuck(point, along, length),
         )
         if trial is None:
             return point, step, state

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from firstish.line_search import Armijo, NonMonotone
 from firstish.methods.base import Failure, Step
 from firstish.methods.cases import check_cases, limited_scale, require_finite
-from firstish.methods.ray import ray, why_stuck
+from firstish.methods.ray import ray, searched
 from firstish.objectives.point import Depth, Point
 from firstish.rules import LOOKING_BACK, RULES, Memory, ruled
 from firstish.scaling import SCALES, Curvature, curvature_case, parse_cycle, scale
@@ -138,21 +138,13 @@ class ScaledGradient:
         found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
 
         alpha, trial = found.step_size, found.trial
-        step = Step(
+        step = replace(
+            searched(point, along, found, length=length, bend=bend),
             curvature=case,
             scaling=name if case is Curvature.SPC else None,
             scale=s,
-            step_size=alpha,
-            trials=found.trials,
             cosine=None if angle.partial else angle.cosine,
             local_lipschitz=None if angle.partial else L1,
-            descent_margin=slope + bend,
-            predicted_decrease=-alpha * (slope + alpha / 2 * bend),
-            actual_decrease=0.0 if trial is None else f - trial.value,
-            slope_ratio=None
-            if trial is None or trial.point.depth == "value"
-            else trial.slope() / slope,
-            failure=None if trial is not None else why_stuck(point, along, length),
         )
         if trial is None:
             return point, step, state
