@@ -1,6 +1,6 @@
 """Pages of docs/results from run folders: the command, the table, the figures, the verdicts.
 
-    .venv/bin/python benchmarks/results.py RUN_FOLDER... [--out docs/results]
+    .venv/bin/python benchmarks/results.py RUN_FOLDER... [--out results]
 
 One page for each folder, named after its problem, and an index with every claim and its verdicts.
 The records themselves stay where they are.
@@ -13,7 +13,7 @@ import math
 import shutil
 from pathlib import Path
 
-from firstish.experiments.claims import WORDS, Verdict, judge
+from firstish.experiments.claims import CLAIMS, WORDS, Verdict, judge
 from firstish.experiments.figures import draw_all
 from firstish.experiments.summary import GAPS, Line, Reached, Summary, summarise
 from firstish.experiments.winners import HEADERS, cells, grids
@@ -40,6 +40,9 @@ LINEAR = (
     "the data: methods with many trials spend fewer seconds a call."
 )
 
+PAPERS = ("cifar10-logistic", "fashion-mlp", "imagenette-resnet")  # the paper states their budget
+LINEARS = ("digits-logistic", "cifar10-logistic", "mushrooms")
+
 
 def number(value: float | None, digits: int = 6) -> str:
     return "-" if value is None else f"{value:.{digits}g}"
@@ -53,11 +56,12 @@ def command(run: dict) -> str:
     """What to type for the same run."""
     words = [f"OMP_NUM_THREADS={run['threads']} firstish run", run["problem"]]
     words += [f"--method {key}" for key in run["methods"]]
-    words += [f"--budget {run['budget']:g}", f"--gtol {run['gtol']:g}"]
-    if run["subset"] is not None:
-        words.append(f"--subset {run['subset']}")
-    if run["chunk_size"] is not None:
-        words.append(f"--chunk-size {run['chunk_size']}")
+    words += [f"--budget {run['budget']}", f"--gtol {run['gtol']:g}"]
+    words += [f"--seed {run['seed']}"] if run["seed"] else []
+    own = str(get(run["problem"]).dtype).removeprefix("torch.")
+    words += [f"--dtype {run['dtype']}"] if run["dtype"] != own else []
+    words += [f"--subset {run['subset']}"] if run["subset"] is not None else []
+    words += [f"--chunk-size {run['chunk_size']}"] if run["chunk_size"] is not None else []
     words += ["--processor-time"] if run.get("processor_time") else []
     lines, line = [], ""
     for word in words:
@@ -115,6 +119,29 @@ def table(summary: Summary) -> list[str]:
     ]
 
 
+def caution(summary: Summary) -> list[str]:
+    """What a run far shorter than the paper's cannot say."""
+    run, problem = summary.run, get(summary.run["problem"])
+    if problem.name not in PAPERS or run["budget"] >= problem.budget:
+        return []
+    times = problem.budget / run["budget"]
+    return [
+        f"The paper spent up to {problem.budget:,} calls a method, {times:.3g} times as many: the verdicts "
+        "are about the calls that were spent here, and a step size tuned for those need "
+        "not be the one that wins in the end.",
+        "",
+    ]
+
+
+def unfinished(summary: Summary) -> str:
+    if any(line.to_gtol.oracle_calls is not None for line in summary.lines):
+        return ""
+    return (
+        " No method met the tolerance, so that the lowest value is that of an unfinished run: the "
+        "gaps of the method that reached it are to its own end."
+    )
+
+
 def winners(summary: Summary) -> list[str]:
     found = grids(summary)
     if not found:
@@ -146,8 +173,9 @@ def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
     text = [
         f"# {problem.title}",
         "",
-        f"On {rows}, {run['dtype']}, seed {run['seed']}, up to {run['budget']:g} oracle calls a "
-        f"method (and for each step size of a grid), firstish {run['firstish']}, torch "
+        f"On {rows}, {run['dtype']}, seed {run['seed']}, up to {run['budget']:,} oracle calls a "
+        f"method and for each step size of a grid (an iteration that has begun is finished), "
+        f"firstish {run['firstish']}, torch "
         f"{run['torch']}, threads: {run['threads']}. "
         + (
             "Seconds are the processor's."
@@ -156,11 +184,12 @@ def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
         ),
         "",
         *([f"Not run yet: {', '.join(waiting)}.", ""] if waiting else []),
+        *caution(summary),
         *([SMALL, ""] if problem.name.startswith("digits") else []),
         *([note, ""] if note else []),
         "```sh",
         command(run),
-        "python benchmarks/results.py runs/" + problem.name,
+        f"python benchmarks/results.py runs/{problem.name} --out results",
         "```",
         "",
         "## Verdicts",
@@ -174,8 +203,9 @@ def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
         f"The lowest value seen is {number(summary.lowest, 10)}. Gap d: oracle calls until f is at "
         "most lowest + d (f0 − lowest). Unit steps: share of the steps with step size 1; and "
         "curvature: share that is a unit step and satisfies the curvature condition at η = 0.9. "
-        "Backtracks: per iteration. Grid: calls of the whole grid of step sizes, to be added.",
-        *(["", LINEAR] if problem.name in ("digits-logistic", "cifar10-logistic") else []),
+        "Backtracks: per iteration. Grid: calls of the whole grid of step sizes, the "
+        "winner's among them." + unfinished(summary),
+        *(["", LINEAR] if problem.name in LINEARS else []),
         *winners(summary),
         "",
         "## Figures",
@@ -194,9 +224,10 @@ def index(pages: list[tuple[str, list[Verdict]]], out: Path) -> None:
         "",
         *(f"- *{word}*: {meaning}" for word, meaning in WORDS.items()),
         "",
-        "The common target of two methods is the hardest that at least one of them met (the "
-        "tolerance, or a gap to the lowest f of the run); a method that did not is charged what it "
-        "spent. Where neither met any, it is the lowest f that both reached.",
+        "The common target of two methods is the tolerance where one of them met it; the other, if "
+        "it did not, is charged what it spent (*more than*, *less than*). Where neither met it, or "
+        "that bound does not decide, the target is the lowest f that both reached. So no third "
+        "method has a say.",
         "",
         "| problem | holds | does not hold | cannot be judged |",
         "| --- | --- | --- | --- |",
@@ -204,10 +235,10 @@ def index(pages: list[tuple[str, list[Verdict]]], out: Path) -> None:
     for name, found in pages:
         counts = [sum(v.holds is answer for v in found) for answer in (True, False, None)]
         lines.append(f"| [{get(name).title}]({name}.md) | " + " | ".join(map(str, counts)) + " |")
-    numbers = sorted({v.claim for _, found in pages for v in found})
-    for claim in numbers:
-        lines += ["", f"## Claim {claim}", "", "| problem | claim | verdict | by how much |"]
-        lines.append("| --- | --- | --- | --- |")
+    for claim in sorted({v.claim for _, found in pages for v in found}):
+        text, where = CLAIMS[claim]
+        lines += ["", f"## Claim {claim}", "", f"{text} (The paper's {where}.)", ""]
+        lines += ["| problem | claim | verdict | by how much |", "| --- | --- | --- | --- |"]
         for name, found in pages:
             lines += [
                 f"| [{name}]({name}.md) | {v.text} | {ANSWERS[v.holds]} | {v.detail} |"
@@ -220,7 +251,7 @@ def index(pages: list[tuple[str, list[Verdict]]], out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--note", default="", help="a sentence for the pages, such as on the load")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)

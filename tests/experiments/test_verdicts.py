@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from firstish.experiments.claims import ABOUT, compare, judge
+from firstish.experiments.claims import ABOUT, CLAIMS, KINDS, PAPERS, compare, judge
 from firstish.experiments.summary import Line, Reached, Summary
 
 
-def line(key, calls, *, gtol=None, spent=2000.0, **more):
-    """A method that met the three gaps after these calls."""
+def line(key, gtol=None, *, spent=2000.0, **more):
+    """A method that met the tolerance after so many calls."""
     return Line(
         key=key,
         label=key,
@@ -17,7 +17,7 @@ def line(key, calls, *, gtol=None, spent=2000.0, **more):
         outcome={"oracle_calls": spent, "seconds": 1.0},
         tuning=None,
         best=more.get("best", 1.0),
-        to_gap=tuple(Reached(c, None) for c in calls),
+        to_gap=(Reached(None, None),) * 3,
         to_gtol=Reached(gtol, None),
         unit_steps=None,
         curvature_condition=None,
@@ -29,32 +29,36 @@ def line(key, calls, *, gtol=None, spent=2000.0, **more):
 @pytest.mark.parametrize(
     ("ours", "other", "told"),
     [
-        (line("a", (1, 2, 4), gtol=8), line("b", (9, 9, 9), gtol=12), "b 1.50× (tolerance)"),
-        (line("a", (1, 2, 4)), line("b", (9, 9, 9)), "b 2.25× (gap 1e-06)"),
-        (line("a", (1, 2, 4)), line("b", (9, 9, None)), "b more than 500× (gap 1e-06)"),
-        (line("a", (1, 2, None)), line("b", (1, 2, 4)), "b less than 0.00× (gap 1e-06)"),
-        (line("a", (4, None, None)), line("b", (2, None, None)), "b 0.50× (gap 0.01)"),
+        (line("a", 8), line("b", 12), "b 1.50× (tolerance)"),
+        (line("a", 4), line("b"), "b more than 500× (tolerance)"),
+        (line("a"), line("b", 20), "b less than 0.01× (tolerance)"),
+        (line("a", 8), line("b", spent=6), "b more than 0.75× (tolerance)"),  # it ended early
     ],
 )
-def test_the_common_target_is_the_hardest_that_one_of_them_met(ours, other, told):
+def test_the_common_target_is_the_tolerance_if_one_of_them_met_it(ours, other, told):
     assert str(compare(ours, other, {})) == told
 
 
-def test_where_none_was_met_the_common_target_is_the_lowest_f_that_both_reached():
-    none = (None,) * 3
-    ours, other = line("a", none, best=0.2), line("b", none, best=0.5)
-    values = {"a": [3.0, 0.6, 0.4, 0.2], "b": [3.0, 2.0, 1.0, 0.5]}
-    rows = {
-        key: [{"value": v, "oracle_calls": 10 * (k + 1)} for k, v in enumerate(vs)]
-        for key, vs in values.items()
-    }
+def falling(*values):
+    return [{"value": v, "oracle_calls": 10 * (k + 1)} for k, v in enumerate(values)]
+
+
+def test_a_bound_that_does_not_decide_gives_way_to_the_lowest_f_that_both_reached():
+    ours, other = line("a", best=0.5), line("b", 1900, best=0.2)
+    rows = {"a": falling(3.0, 2.0, 1.0, 0.5), "b": falling(3.0, 0.4, 0.2)}
+    assert str(compare(ours, other, rows)) == "b less than 0.95× (tolerance)"
+    assert str(compare(ours, other, rows, 0.0, 0.8)) == "b 0.50× (f ≤ 0.5)"
+
+
+def test_where_none_met_it_the_common_target_is_the_lowest_f_that_both_reached():
+    ours, other = line("a", best=0.2), line("b", best=0.5)
+    rows = {"a": falling(3.0, 0.6, 0.4, 0.2), "b": falling(3.0, 2.0, 1.0, 0.5)}
     assert str(compare(ours, other, rows)) == "b 1.33× (f ≤ 0.5)"
     assert str(compare(other, ours, rows)) == "a 0.75× (f ≤ 0.5)"
 
 
 def test_no_common_target():
-    none = line("a", (None,) * 3, best=None)
-    assert compare(none, line("b", (None,) * 3), {}) is None
+    assert compare(line("a", best=None), line("b"), {}) is None
 
 
 def row(curvature="SPC", step_size=1.0, scale=1.0, grad_norm=1.0, value=1.0):
@@ -79,12 +83,12 @@ def verdicts(problem, lines, rows):
 def test_level_and_wide_margin():
     text = "CGMR is level with tuned Adam and the accelerated methods."
     wide = "CGMR is ahead of line search, PoNo and fixed step by a wide margin."
-    ours = line("cgmr", (1, 2, 100))
+    ours = line("cgmr", 100)
     for adam, search, level, margin in ((125, 200, True, True), (126, 199, False, False)):
         lines = [ours]
-        lines += [line(k, (1, 2, adam)) for k in ("adam", "heavy-ball", "nesterov")]
+        lines += [line(k, adam) for k in ("adam", "heavy-ball", "nesterov")]
         searches = ("line-search", "line-search-full", "line-search-no", "pono", "fixed")
-        lines += [line(k, (1, 2, search)) for k in searches]
+        lines += [line(k, search) for k in searches]
         found = verdicts("digits-logistic", lines, {})
         assert found[text].holds is level
         assert found[wide].holds is margin
@@ -119,21 +123,21 @@ def test_unit_steps_and_cases_of_the_mlp():
 
 def test_mushrooms():
     text = "A fixed α⁰ either backtracks a lot or creeps; the scaled gradient next to never."
-    ours = line("cgmr", (1, 2, 100), backtracks=0.04)
-    creeps = line("line-search-full@0.1", (1, 2, 200), backtracks=0.0)
-    backtracks = line("line-search-full@100", (1, 2, 120), backtracks=6.0)
-    good = line("line-search-full@1", (1, 2, 120), backtracks=0.1)
+    ours = line("cgmr", 100, backtracks=0.04)
+    creeps = line("line-search-full@0.1", 200, backtracks=0.0)
+    backtracks = line("line-search-full@100", 120, backtracks=6.0)
+    good = line("line-search-full@1", 120, backtracks=0.1)
     assert verdicts("mushrooms", [ours, creeps, backtracks], {})[text].holds is True
     assert verdicts("mushrooms", [ours, creeps, good], {})[text].holds is False
 
 
 def test_a_claim_is_open_while_one_of_its_methods_is_missing():
     text = "CGMR is ahead of line search, PoNo and fixed step by a wide margin."
-    lines = [line("cgmr", (1, 2, 100)), line("pono", (1, 2, 900))]
+    lines = [line("cgmr", 100), line("pono", 900)]
     found = verdicts("digits-logistic", lines, {})[text]
     assert found.holds is None
     assert "not run: Line search, limited" in found.detail
-    lines += [line("fixed", (1, 2, 150))]  # one that contradicts is enough
+    lines += [line("fixed", 150)]  # one that contradicts is enough
     assert verdicts("digits-logistic", lines, {})[text].holds is False
 
 
@@ -169,8 +173,8 @@ def test_scales_that_swing_less():
 )
 def test_about_twenty_runs_for_a_grid(grid, holds):
     assert ABOUT == 2
-    ours = replace(line("cgmr", (1, 2, 3), gtol=8), to_gtol=Reached(8, 1.0))
-    adam = replace(line("adam", (1, 2, 3)), tuning={"seconds": grid, "oracle_calls": 80})
+    ours = replace(line("cgmr", 8), to_gtol=Reached(8, 1.0))
+    adam = replace(line("adam", 3), tuning={"seconds": grid, "oracle_calls": 80})
     found = verdicts("digits-logistic", [ours, adam], {})
     verdict = found["Tuning Adam took about 20 CGMR runs, in time."]
     assert verdict.holds is holds
@@ -178,8 +182,44 @@ def test_about_twenty_runs_for_a_grid(grid, holds):
 
 
 def test_seconds_are_compared_among_the_papers_methods_only():
-    slow = replace(line("lbfgs", (1, 2, 3)), outcome={"oracle_calls": 1.0, "seconds": 9.0})
-    lines = [line("cgmr", (1, 2, 3)), line("adam", (1, 2, 3)), slow]
+    slow = replace(line("lbfgs", 3), outcome={"oracle_calls": 1.0, "seconds": 9.0})
+    lines = [line("cgmr", 3), line("adam", 3), slow]
     assert verdicts("digits-mlp", lines, {})["Seconds agree with calls."].holds is True
     lines.append(replace(slow, key="pono"))
     assert verdicts("digits-mlp", lines, {})["Seconds agree with calls."].holds is False
+
+
+def test_of_those_that_are_not_level_it_is_said_which_way():
+    text = "CGMR is level with tuned Adam and the accelerated methods."
+    lines = [line("cgmr", 100), line("adam", 60), line("heavy-ball", 110), line("nesterov", 300)]
+    verdict = verdicts("digits-logistic", lines, {})[text]
+    assert verdict.holds is False
+    assert verdict.detail.endswith("; cgmr is ahead of nesterov; cgmr is behind adam")
+
+
+def test_a_given_step_size_stands_for_a_method_that_was_not_tuned():
+    text = "CGMR is level with tuned Adam."
+    lines = [line("cgmr", best=0.2), line("adam@paper", best=0.5)]
+    rows = {"cgmr": falling(3.0, 0.5, 0.2), "adam@paper": falling(3.0, 1.0, 0.5)}
+    rows = {key: [{**row(), **r} for r in rs] for key, rs in rows.items()}
+    assert verdicts("digits-mlp", lines, rows)[text].holds is False
+    lines.append(replace(lines[1], key="adam", best=0.2))
+    rows["adam"] = rows["cgmr"]
+    assert verdicts("digits-mlp", lines, rows)[text].holds is True
+
+
+def test_a_problem_of_ones_own_has_no_verdicts():
+    assert verdicts("my-quadratic", [line("cgmr", 8)], {}) == {}
+
+
+def test_every_verdict_belongs_to_a_claim_that_is_stated():
+    rows = {key: swinging(1e3, 1.0) for key in ("cgmr", "mrcg", "cg", "mr", "gm", "pono")}
+    rows["line-search"] = rows["pono"]
+    run = {"gtol": 1e-6, "budget": 2000}
+    lines = [line(key, 100) for key in PAPERS] + [line("line-search-full@1", 100, backtracks=2)]
+    lines[0] = replace(lines[0], backtracks=0.0)
+    told = set()
+    for problem in KINDS:
+        summary = Summary(run={**run, "problem": problem}, lowest=0.0, lines=lines, rows=rows)
+        told |= {v.claim for v in judge(summary)}
+    assert told == set(CLAIMS)
