@@ -126,8 +126,8 @@ def caution(summary: Summary) -> list[str]:
         return []
     times = problem.budget / run["budget"]
     return [
-        f"The paper spent up to {problem.budget:,} calls a method, {times:.3g} times as many: the verdicts "
-        "are about the calls that were spent here, and a step size tuned for those need "
+        f"The paper spent up to {problem.budget:,} calls a method, {times:.3g} times as many: the "
+        "verdicts are about the calls that were spent here, and a step size tuned for those need "
         "not be the one that wins in the end.",
         "",
     ]
