@@ -134,7 +134,7 @@ def caution(summary: Summary) -> list[str]:
 
 
 def unfinished(summary: Summary) -> str:
-    if any(line.to_gtol.oracle_calls is not None for line in summary.lines):
+    if summary.any_converged:
         return ""
     return (
         " No method met the tolerance, so that the lowest value is that of an unfinished run: the "

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments.commands import app
+from firstish.experiments.methods import METHODS, MethodSpec
 
 RUN = ["run", "digits-logistic", "--subset", "150", "--budget", "80", "--method", "cgmr"]
 
@@ -60,6 +61,9 @@ def test_the_page_stands_alone_and_holds_the_numbers(folder):
         ([*RUN, "--dtype", "float16"], "float32 or float64"),
         (["report", "nowhere"], "no finished method"),
         (["tune", "digits-logistic", "--method", "gm"], "gm has no step size to tune"),
+        (["run", "digits-logistic", "--method", "adam@-0.1"], "'-0.1' is no step size"),
+        (["run", "digits-logistic", "--method", "adam@inf"], "'inf' is no step size"),
+        (["run", "digits-logistic", "--device", "banana"], "--device banana cannot be used: "),
         (["data", "mnist"], "Unknown data set 'mnist'"),
     ],
 )
@@ -68,6 +72,25 @@ def test_a_mistake_is_told_in_one_line(words, told, tmp_path):
     assert result.exit_code == 2
     assert told in result.output.replace("\n", " ")
     assert "Traceback" not in result.output
+
+
+def test_a_run_of_no_iteration_has_its_table_and_page(tmp_path):
+    words = ["run", "digits-logistic", "--subset", "100", "--budget", "1", "--out", tmp_path / "r"]
+    result = invoke(*words, "--method", "cgmr", "--method", "pono", "--method", "line-search")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "r" / "report.html").exists()
+
+
+def test_a_run_in_which_all_failed_has_its_table_and_page(tmp_path, monkeypatch):
+    def broken(problem, instance, rate):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setitem(METHODS, "gm", MethodSpec("GM", broken))
+    words = ["run", "digits-logistic", "--subset", "100", "--method", "gm", "--out", tmp_path / "r"]
+    result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    assert "RuntimeError: out of luck" in result.output
+    assert (tmp_path / "r" / "report.html").exists()
 
 
 def test_the_list_names_all_problems_and_methods():
@@ -99,6 +122,14 @@ def test_the_data_sets_are_listed_with_a_way_to_get_them(tmp_path):
     assert result.exit_code == 0
     assert "firstish[data]" in result.output
     assert result.output.count("missing") >= 5
+
+
+def test_files_that_are_wrong_or_of_a_copy_not_known_are_told_apart(tmp_path):
+    for name in ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "mushrooms"):
+        (tmp_path / name).write_text("1 1:1\n")
+    result = invoke("data", "--data", tmp_path)
+    assert "2 of 2 WRONG" in result.output
+    assert re.search(r"mushrooms\W+1 here, unchecked", result.output)
 
 
 def test_seconds_of_the_processor_are_counted_on_request(tmp_path):

@@ -17,10 +17,11 @@ from firstish.experiments import runner, storage, tuning
 from firstish.experiments.curves import look
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, Choice, MethodSpec, parse_choice
+from firstish.experiments.report import write_report
 from firstish.experiments.settings import Settings
 from firstish.experiments.summary import summarise
 from firstish.loop import Limits, Run, Status
-from firstish.problems import get
+from firstish.problems import PROBLEMS, get
 from firstish.problems.base import Options
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
@@ -210,6 +211,13 @@ def test_a_method_that_diverges_or_fails_is_a_row_and_not_the_end(tmp_path, monk
     assert [line.key for line in summarise(tmp_path / "r").lines] == list(ends)
 
 
+def test_a_step_size_that_theory_gives_is_told(tmp_path):
+    runner.run(settings("fixed", "cgmr", budget=10), tmp_path / "r", Silent(), resume=False)
+    lipschitz = get("digits-logistic").load(settings("fixed").options).lipschitz
+    assert outcomes(tmp_path / "r")["fixed"]["rate"] == 1 / lipschitz
+    assert outcomes(tmp_path / "r")["cgmr"]["rate"] is None
+
+
 def test_the_grid_is_tuned_and_its_price_kept(tmp_path):
     runner.run(settings("adam", budget=60), tmp_path / "r", Silent(), resume=False)
     grid = json.loads((tmp_path / "r" / "tuning" / "adam.json").read_text())
@@ -251,7 +259,8 @@ def test_an_interrupted_grid_goes_on_with_what_is_left(tmp_path, monkeypatch):
     assert gone_on == whole
 
 
-def test_ctrl_c_ends_a_grid_in_processes_at_once(tmp_path):
+@pytest.mark.parametrize("pause", [0.3, 5])  # while the workers import, and while they work
+def test_ctrl_c_ends_a_grid_in_processes_at_once(tmp_path, pause):
     """In a group of its own, as a terminal would send it: to the parent and to the workers."""
     words = ["digits-mlp", "--method", "adam", "--budget", "1000000", "--gtol", "0"]
     # A shell's background job ignores SIGINT, and so would the child.
@@ -278,7 +287,7 @@ def test_ctrl_c_ends_a_grid_in_processes_at_once(tmp_path):
 
     try:
         wait_for(lambda: alive() >= 4, 100)  # itself, a tracker, two workers
-        time.sleep(5)
+        time.sleep(pause)
         os.killpg(process.pid, signal.SIGINT)
         told, _ = process.communicate(timeout=60)
         wait_for(lambda: alive() == 0, 30)
@@ -289,6 +298,7 @@ def test_ctrl_c_ends_a_grid_in_processes_at_once(tmp_path):
         process.communicate()
     assert process.returncode == 130
     assert "interrupted; go on with: firstish run digits-mlp" in told.replace("\n", " ")
+    assert "Traceback" not in told
 
 
 def test_names_of_methods():
@@ -304,7 +314,7 @@ def test_names_of_methods():
 
 def test_the_method_of_contributing_joins_by_one_line_of_the_table(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
-    (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.S)
+    block, _ = re.findall(r"```python\n(.*?)```", text, flags=re.S)
     scope = {}
     exec(block, scope)
     spec = MethodSpec("Plain", lambda problem, instance, rate: scope["Plain"](step_size=0.5))
@@ -313,3 +323,20 @@ def test_the_method_of_contributing_joins_by_one_line_of_the_table(tmp_path, mon
     assert outcomes(tmp_path / "r")["plain"]["oracle_calls"] == 200
     assert [line.label for line in summarise(tmp_path / "r").lines] == ["Plain", "CGMR"]
     assert draw_all(tmp_path / "r")
+
+
+def test_the_problem_of_contributing_joins_by_one_line_of_the_table(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    _, block = re.findall(r"```python\n(.*?)```", text, flags=re.S)
+    scope = {}
+    exec(block, scope)
+    problem = scope["VALLEY"]
+    monkeypatch.setitem(PROBLEMS, problem.name, problem)
+    monkeypatch.setattr(tuning, "_jobs", lambda wanted: 1)  # other processes do not know of it
+    chosen = Settings(problem=problem.name, methods=tuple(map(parse_choice, problem.panel)))
+    runner.run(chosen, tmp_path / "r", Silent(), resume=False)
+    ends = outcomes(tmp_path / "r")
+    assert ends["lazy"]["status"] == ends["lbfgs"]["status"] == "CONVERGED"
+    assert ends["adam"]["rate"] in problem.grids["adam"]
+    assert draw_all(tmp_path / "r")
+    assert write_report(tmp_path / "r", []).exists()

@@ -412,7 +412,9 @@ class _Judge:
     def _resets(self, lead: str) -> Iterator[Verdict]:
         ratios = self.ratios("line-search", SEARCHES[1:], 1.0)
         text = "Limited reset is the best of the three resets."
-        if len(ratios) == 2:
+        if len(ratios) < 2:
+            yield Verdict(7, text, None, "the methods were not run")
+        else:
             detail = "calls over the limited reset's: " + ", ".join(map(str, ratios))
             yield Verdict(7, text, _every(r.within(1.0, math.inf) for r in ratios), detail)
         final = {k: best_so_far(self.rows[k])[-1] for k in self.rows if self.rows[k]}

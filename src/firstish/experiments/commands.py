@@ -17,7 +17,7 @@ import torch
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from firstish import __version__
 from firstish.errors import RankError
@@ -142,6 +142,7 @@ def _options(
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"--dtype {dtype} is unknown. Use float32 or float64.")
     precision = None if dtype is None else DTYPES[dtype]
+    _check_device(device)
     return Options(
         subset=subset,
         dtype=precision,
@@ -151,6 +152,16 @@ def _options(
         chunk_size=chunk_size,
         group=group or Group(),
     )
+
+
+def _check_device(device: str) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise ValueError(
+            f"--device {device} cannot be used: {reason}. Use one that this torch has, such as cpu."
+        ) from None
 
 
 @app.command()
@@ -342,12 +353,15 @@ def show_data(
 ) -> None:
     """Say which data sets are here, whether their files are right, and how to get the others.
 
+    Unchecked: no checksum of the file is known; what it holds is judged when it is read.
+
     Example: firstish data mushrooms --data ~/data
     """
     try:
         places = folders(data)
         sets = list(CATALOGUE) if name is None else [catalogue.get(name).name]
-        shown = Table("data set", "files", "where, or how to get it")
+        where = Column("where, or how to get it", overflow="fold")  # an address is wanted whole
+        shown = Table("data set", "files", where)
         for key in sets:
             shown.add_row(key, *map(escape, _files(key, places)))
     except MISTAKES as error:
@@ -366,8 +380,10 @@ def _files(name: str, places: Sequence[Path]) -> tuple[str, str]:
             if form.find(folder) is None:
                 continue
             checks = [inspect(file, folder).checksum_ok for file in form.files]
-            told = "WRONG" if False in checks else "right" if all(checks) else "here"
-            return f"{len(checks)} {told}", f"{folder} ({form.title})"
+            wrong = checks.count(False)
+            told = "right" if all(checks) else "here, unchecked"
+            told = f"{wrong} of {len(checks)} WRONG" if wrong else f"{len(checks)} {told}"
+            return told, f"{folder} ({form.title})"
     return "missing", f"{dataset.how} {dataset.page}"
 
 

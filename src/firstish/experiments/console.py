@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from firstish.experiments.methods import DEFAULT, Choice, parse_choice
-from firstish.experiments.summary import GAPS, Line, Reached, Summary
+from firstish.experiments.summary import GAPS, UNFINISHED, Line, Reached, Summary
 from firstish.experiments.tuning import Tuning
 from firstish.experiments.winners import HEADERS, Grid
 from firstish.experiments.winners import cells as winner_cells
@@ -108,8 +108,9 @@ def table(summary: Summary, width: int) -> Table:
     # The price of tuning stands in the table of winners too.
     left_out = () if wide else _EXTRA if width >= 96 else (*_EXTRA, f"gap {GAPS[-1]:.0e}", "tuning")
     kept = [k for k, name in enumerate(names) if name not in left_out]
+    lowest = "-" if summary.lowest is None else f"{summary.lowest:.8g}"
     notes = [
-        f"lowest f seen {summary.lowest:.8g}",
+        f"lowest f seen {lowest}",
         "gap d: f at most lowest + d (f0 - lowest)",
         "unit: share of steps with step size 1",
     ]
@@ -117,6 +118,8 @@ def table(summary: Summary, width: int) -> Table:
         notes.append("+curv: that also satisfy the curvature condition at 0.9")
     if "tuning" not in left_out:
         notes.append("tuning: calls and seconds of the whole grid")
+    if not summary.any_converged:
+        notes.append(UNFINISHED)
     title = f"{summary.run['problem']}: oracle calls to targets"
     shown = Table(title=title, caption="; ".join(notes))
     for k in kept:
@@ -136,7 +139,7 @@ def headline(summary: Summary) -> str | None:
     mine = lines.get(DEFAULT)
     if mine is None:
         return None
-    if all(line.to_gtol.oracle_calls is None for line in summary.lines):
+    if not summary.any_converged:
         return _lowest(summary, lines)
     targets = [(f"|g| ≤ {summary.run['gtol']:g}", [line.to_gtol for line in summary.lines])]
     for k in reversed(range(len(GAPS))):

@@ -110,7 +110,7 @@ def _backtracking(summary: Summary) -> Figure | None:
     if len(keys) < 2:
         return None
     figure, axes = _canvas(1, 7.2)
-    means = {line.key: line.backtracks for line in summary.lines}
+    means = {line.key: line.backtracks or 0.0 for line in summary.lines}
     for key in (_headline(summary), *keys):
         if key in summary.rows:
             _curve(axes[0], summary, key, "oracle_calls", "value", f" ({means[key]:.2f})")
@@ -150,12 +150,12 @@ def _canvas(panels: int, width: float) -> tuple[Figure, list[Axes]]:
 def _three(
     summary: Summary, scaled: str, rivals: Sequence[str], field: str = "value"
 ) -> Figure | None:
-    if not summary.rows.get(scaled):
+    steps = [r for r in summary.rows.get(scaled, []) if r["scale"] is not None]
+    if not steps:
         return None
     figure, axes = _canvas(3, 13)
     for key in [scaled, *_present(summary, rivals)]:
         _curve(axes[0], summary, key, "oracle_calls", field)
-    steps = [r for r in summary.rows[scaled] if r["scale"] is not None]
     _crosses(axes[0], [(r["oracle_calls"], r[field]) for r in steps if r["curvature"] == "NC"])
     _per_iteration(axes[1], steps, "scale", scaled)
     _per_iteration(axes[2], steps, "step_size", scaled)
@@ -177,7 +177,8 @@ def _one(
     summary: Summary, names: Sequence[str] | None, abscissa: str, gap: bool = False
 ) -> Figure | None:
     keys = list(summary.rows) if names is None else _present(summary, names)
-    if len(keys) < 2:
+    values = {r["value"] for key in keys for r in summary.rows[key]}
+    if len(keys) < 2 or len(values) < 2:  # no method has moved
         return None
     figure, axes = _canvas(1, 7.2)
     for key in keys:
@@ -238,7 +239,7 @@ def _per_iteration(axis: Axes, steps: list[dict[str, Any]], field: str, key: str
     axis.set_yscale("log", base=2 if dotted else 10)
     if dotted:
         values = [r[field] for r in steps]
-        axis.set_ylim(min(0.4, *values) / 1.3, max(2.5, *values) * 1.3)
+        axis.set_ylim(min([0.4, *values]) / 1.3, max([2.5, *values]) * 1.3)
         axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -189,11 +190,12 @@ def parse_choice(text: str) -> Choice:
     if rate == "paper":
         return Choice(name, rate)
     try:
-        return Choice(name, float(rate))
+        given = float(rate)
     except ValueError:
-        raise ValueError(
-            f"`{text}`: {rate!r} is no step size. Write a number, or 'paper'."
-        ) from None
+        given = math.nan
+    if not 0 < given < math.inf:
+        raise ValueError(f"`{text}`: {rate!r} is no step size. Write a number above 0, or 'paper'.")
+    return Choice(name, given)
 
 
 def fixed_rate(choice: Choice, problem: Problem, instance: Instance) -> float | None:

@@ -19,7 +19,7 @@ from firstish.experiments.console import cells, headers, ranked
 from firstish.experiments.curves import best_so_far, look, thin
 from firstish.experiments.figures import DPI, FIGURES, MARKERS
 from firstish.experiments.methods import PANEL, parse_choice
-from firstish.experiments.summary import Summary, summarise
+from firstish.experiments.summary import UNFINISHED, Summary, summarise
 from firstish.problems import get
 
 _FIELDS = ("oracle_calls", "seconds", "iteration", "value", "grad_norm", "scale", "step_size")
@@ -28,7 +28,7 @@ _CAPTION = (
     "Oracle calls until f is at most lowest + gap (f0 - lowest), and until the gradient norm is at "
     "most gtol; a dash where it was not. Unit: share of steps with step size 1; +curv: of steps "
     "that also satisfy the curvature condition at 0.9. Tuning: oracle calls and seconds of "
-    "the whole grid."
+    "the whole grid, the winner's among them."
 )
 
 
@@ -66,6 +66,8 @@ def _lead(summary: Summary) -> str:
         said.append("Tuned methods paid for their step size: the last column counts the grid.")
     if summary.lowest is not None:
         said.append(f"The lowest objective any method passed through is {summary.lowest:.8g}.")
+    if not summary.any_converged:
+        said.append(f"{UNFINISHED[0].upper()}{UNFINISHED[1:]}.")
     return " ".join(said)
 
 
@@ -89,8 +91,9 @@ def _tuning(summary: Summary) -> str:
     if not lines:
         return ""
     return (
-        '<h2 id="tuning">Step sizes tuned</h2><p>Each ran for the whole budget; the price is that '
-        'of the grid.</p><div class="scroll" tabindex="0" role="region" aria-labelledby="tuning">'
+        '<h2 id="tuning">Step sizes tuned</h2><p>Each ran until it met the tolerance or the budget '
+        "was spent; the price is that of the whole grid.</p>"
+        '<div class="scroll" tabindex="0" role="region" aria-labelledby="tuning">'
         f"{_table(winners.HEADERS, lines)}</div>"
     )
 

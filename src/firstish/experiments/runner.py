@@ -56,7 +56,10 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
             if not group.alone:
                 raise  # the other ranks may not have failed
             outcome = {"status": "FAILED", "message": f"{type(error).__name__}: {error}"}
-        outcome["rate"] = rates[choice]
+            rate = rates[choice]
+        else:
+            rate = getattr(method, "step_size", None)  # which theory may have given
+        outcome["rate"] = rate if METHODS[choice.name].rated else rates[choice]
         outcomes[choice.key] = outcome
         ordered = {m.key: outcomes[m.key] for m in settings.methods if m.key in outcomes}
         if group.rank == 0:

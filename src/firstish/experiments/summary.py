@@ -12,6 +12,9 @@ from firstish.experiments.methods import parse_choice
 GAPS = (1e-2, 1e-4, 1e-6)
 """Targets: f at most f* + gap (f0 - f*), f* the lowest value any method of the run reached."""
 
+UNFINISHED = "no method met the tolerance: gaps to the lowest f are to an unfinished run"
+"""What has to be said of the gaps then."""
+
 ETA = 0.9
 """The curvature condition is judged at this eta."""
 
@@ -50,6 +53,11 @@ class Summary:
     lowest: float | None
     lines: list[Line]
     rows: dict[str, list[dict[str, Any]]]
+
+    @property
+    def any_converged(self) -> bool:
+        """Whether some method met the tolerance."""
+        return any(line.to_gtol.oracle_calls is not None for line in self.lines)
 
 
 def summarise(folder: Path) -> Summary:

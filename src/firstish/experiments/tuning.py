@@ -14,7 +14,7 @@ from typing import Protocol
 
 from firstish.experiments.methods import METHODS, Choice
 from firstish.experiments.settings import Settings
-from firstish.experiments.workers import processes
+from firstish.experiments.workers import deaf, processes
 from firstish.loop import Status
 from firstish.minimize import minimize
 from firstish.problems import get
@@ -103,7 +103,8 @@ def _run(settings: Settings, choice: Choice, rates: Sequence[float], jobs: int) 
         yield from (_trial(settings, choice, rate) for rate in rates)
         return
     with processes(jobs) as pool:
-        waiting = [pool.submit(_trial, settings, choice, rate) for rate in rates]
+        with deaf():  # a worker that is still importing would end with a traceback
+            waiting = [pool.submit(_trial, settings, choice, rate) for rate in rates]
         for finished in as_completed(waiting):
             yield finished.result()
 

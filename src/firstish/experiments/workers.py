@@ -14,6 +14,16 @@ import torch
 
 
 @contextmanager
+def deaf() -> Iterator[None]:
+    """Processes started in the block never hear Ctrl-C; this one hears it after the block."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def processes(count: int) -> Iterator[ProcessPoolExecutor]:
     """A pool; an exception inside the block ends its processes at once.
 
@@ -33,7 +43,6 @@ def processes(count: int) -> Iterator[ProcessPoolExecutor]:
 
 def _begin() -> None:
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
