@@ -248,6 +248,9 @@ class _Judge:
             behind = [r.other for r in ratios if r.most < least]
             detail += f"; {label} is ahead of {', '.join(ahead)}" if ahead else ""
             detail += f"; {label} is behind {', '.join(behind)}" if behind else ""
+        elif holds is False:
+            not_so = [r.other for r in ratios if r.within(least, most) is False]
+            detail += f"; not so for {', '.join(not_so)}"
         detail += f"; not run: {', '.join(missing)}" if missing else ""
         return Verdict(claim, text, holds, detail)
 
