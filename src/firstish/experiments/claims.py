@@ -1,4 +1,4 @@
-"""What the paper saw, judged on a run by words fixed beforehand: `WORDS`.
+"""What the paper saw, judged on a run by words with a threshold each: `WORDS`.
 
 The common target of two methods is the tolerance, |g| <= gtol, where at least one of them met it. A
 method that did not is charged what it spent, a lower bound: its ratio is shown with "more than", or
