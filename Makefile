@@ -13,7 +13,7 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 	$(BIN)/python -m pip
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all test-oldest lint types unit docs mutations bench bench-linear bench-estimators race bench-memory bench-processes bench-sample format clean
+.PHONY: help setup run test test-all test-oldest lint types unit docs mutations bench bench-linear bench-estimators race bench-memory bench-processes bench-sample attack format clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -64,6 +64,9 @@ docs: $(STAMP) ## build the documentation into site/
 
 mutations: $(STAMP) ## show that each known fault makes a test fail (slow)
 	$(BIN)/python tests/mutations/run.py $(ARGS)
+
+attack: $(STAMP) ## try to break the library: kills, full disks, damaged files, hostile functions (ARGS='--seed 1')
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m attacks.run $(ARGS)
 
 bench: $(STAMP) ## time per iteration over the bare autograd calls
 	$(BIN)/python benchmarks/iteration_cost.py $(ARGS)
