@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from firstish.objectives.graph import GraphObjective
+from firstish.objectives.autograd import AutogradObjective
 from race.limits import Clock
 
 Array = NDArray[np.float64]
@@ -47,7 +47,7 @@ class Counted:
 
     def __init__(
         self,
-        objective: GraphObjective,
+        objective: AutogradObjective,
         dtype: torch.dtype,
         products: bool,
         max_calls: float,

@@ -11,7 +11,7 @@ import scipy
 import torch
 from scipy import optimize
 
-from firstish.objectives.graph import GraphObjective
+from firstish.objectives.autograd import AutogradObjective
 from firstish.problems.base import Instance
 from race.counted import Array, Counted, Enough
 from race.limits import Finish
@@ -53,7 +53,7 @@ def setting(name: str) -> str:
 def run(instance: Instance, name: str, finish: Finish) -> Outcome:
     """Run it to the finish. An iterate counts once f and g are known there, as for ours."""
     objective = instance.objective
-    assert isinstance(objective, GraphObjective)
+    assert isinstance(objective, AutogradObjective)
     products = name not in (TORCH, "scipy-lbfgsb")
     if name == TORCH:
         # The first optimizer of a process makes torch import its compiler, about a second.

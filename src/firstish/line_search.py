@@ -28,6 +28,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from firstish._validate import check_below_one, check_count, check_positive
+
 NOISE_ULPS = 10.0
 TELLING = 100.0  # a linear decrease so many times the noise shows whether f follows the slope
 SHORTEST_CUT = 0.1  # an interpolated trial is at least this share of the one before
@@ -113,16 +115,9 @@ class Armijo:
     def __post_init__(self) -> None:
         if not 0 <= self.rho < 0.5:
             raise ValueError(f"`Armijo(rho=...)` must lie in [0, 1/2), got {self.rho}.")
-        if not 0 < self.theta < 1:
-            raise ValueError(f"`Armijo(theta=...)` must lie in (0, 1), got {self.theta}.")
-        if not 0 < self.initial_step < math.inf:
-            raise ValueError(
-                f"`Armijo(initial_step=...)` must be positive and finite, got {self.initial_step}."
-            )
-        if isinstance(self.max_trials, bool) or not isinstance(self.max_trials, int):
-            raise TypeError(f"`Armijo(max_trials=...)` must be an int, got {self.max_trials!r}.")
-        if self.max_trials < 1:
-            raise ValueError(f"`Armijo(max_trials=...)` must be at least 1, got {self.max_trials}.")
+        check_below_one("Armijo", "theta", self.theta, zero=False)
+        check_positive("Armijo", "initial_step", self.initial_step)
+        check_count("Armijo", "max_trials", self.max_trials)
 
     def accepts(self, ray: Ray[T], alpha: float, trial: T) -> bool:
         """Armijo's condition, with the slopes deciding where f cannot."""

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from firstish.errors import NonFiniteError
 from firstish.methods.base import AnyMethod, Failure
+from firstish.objectives.base import Meter, Objective
 from firstish.objectives.group import Group
-from firstish.objectives.point import Meter, Objective
 from firstish.records import Entry
 
 

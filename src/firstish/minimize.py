@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from firstish.loop import Limits, Run, Status
 from firstish.methods.base import AnyMethod
 from firstish.methods.named import method_of
+from firstish.objectives.base import Objective, Point
 from firstish.objectives.function import FunctionObjective
 from firstish.objectives.module import ModuleObjective
-from firstish.objectives.point import Objective, Point
 from firstish.objectives.row_sum import RowSum
 from firstish.records import Entry, Row
 

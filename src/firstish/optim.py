@@ -17,10 +17,10 @@ from firstish.loop import Clock
 from firstish.methods.base import AnyMethod, Failure
 from firstish.methods.named import method_of
 from firstish.methods.scaled_gradient import ScaledGradient
+from firstish.objectives.base import Meter, Point
 from firstish.objectives.closure import Closure, ClosureObjective, Skipped
 from firstish.objectives.layout import Layout
-from firstish.objectives.point import Meter, Point
-from firstish.objectives.products import Mode, ProductChoice
+from firstish.objectives.product_selector import Mode, ProductSelector
 from firstish.objectives.random_state import RandomState
 from firstish.records import Entry, Row
 
@@ -115,7 +115,7 @@ class ScaledGD(Optimizer):
             scaling=scaling, sigma=sigma, s_lpc=s_lpc, s_nc=s_nc, line_search=search
         )
         self.method: AnyMethod = scaled if method is None else _checked(method, scaled)
-        ProductChoice(product, "ScaledGD")
+        ProductSelector(product, "ScaledGD")
         self._product: Mode = product
         self._check = check
         self._reuse = reuse_value
@@ -192,7 +192,7 @@ class ScaledGD(Optimizer):
         memory["method"] = {f.name: getattr(state, f.name) for f in fields(state)}
         memory["numbers"] = point.x.numel()
         memory["iterations"] += 1
-        memory["grad_scale"] = objective.grad_scale
+        memory["grad_scale"] = objective.product.grad_scale
         objective.may_skip = True
         if step.failure in (Failure.LINE_SEARCH, Failure.ROUNDING):
             warnings.warn(
@@ -328,7 +328,7 @@ class ScaledGD(Optimizer):
                 product=self._product,
                 check=self._check,
             )
-            self._objective.grad_scale = self._memory()["grad_scale"]
+            self._objective.product.grad_scale = self._memory()["grad_scale"]
             self._objective.may_skip = self._memory()["iterations"] > 0
         assert self._objective is not None
         return self._objective

@@ -7,9 +7,10 @@ of CG. `Anneal` begins near the edge and ends at 1, where a unit step is right.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from firstish._validate import check_count, check_positive
 
 Schedule = Callable[[int], float]
 """From the number of an iteration to its first trial step."""
@@ -37,14 +38,9 @@ class Anneal:
     end: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.iterations, bool) or not isinstance(self.iterations, int):
-            raise TypeError(f"`Anneal(iterations=...)` must be an int, got {self.iterations!r}.")
-        if self.iterations < 1:
-            raise ValueError(f"`Anneal(iterations=...)` must be at least 1, got {self.iterations}.")
-        for name in ("start", "end"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise ValueError(f"`Anneal({name}=...)` must be positive and finite, got {value}.")
+        check_count("Anneal", "iterations", self.iterations)
+        check_positive("Anneal", "start", self.start)
+        check_positive("Anneal", "end", self.end)
 
     def __call__(self, iteration: int) -> float:
         """The first trial step of that iteration."""

@@ -9,12 +9,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from firstish.baselines import checks
+from firstish._validate import check_below_one, check_count, check_positive
 from firstish.baselines.steps import STATIONARY, searched_step
 from firstish.line_search import Armijo, Ray
 from firstish.methods.base import Step
 from firstish.methods.ray import PointTrial
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 from firstish.vectors import dot
 from firstish.zhang_hager import updated
 
@@ -79,11 +79,11 @@ class ABBmin:
     line_search: Armijo = field(default_factory=Armijo)
 
     def __post_init__(self) -> None:
-        checks.below_one("ABBmin", "tau", self.tau, zero=False)
-        checks.count("ABBmin", "memory", self.memory, least=0)
+        check_below_one("ABBmin", "tau", self.tau, zero=False)
+        check_count("ABBmin", "memory", self.memory, least=0)
         if not 0 <= self.eta <= 1:
             raise ValueError(f"`ABBmin(eta=...)` must lie in [0, 1], got {self.eta}.")
-        checks.positive("ABBmin", "max_step", self.max_step)
+        check_positive("ABBmin", "max_step", self.max_step)
         if not 0 < self.min_step <= self.max_step:
             raise ValueError(
                 f"`ABBmin(min_step=...)` must lie in (0, max_step], max_step={self.max_step}, "

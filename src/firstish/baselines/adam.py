@@ -8,10 +8,10 @@ from typing import ClassVar
 import torch
 from torch.optim.adam import adam
 
-from firstish.baselines import checks
+from firstish._validate import check_below_one, check_positive
 from firstish.methods.base import Step
 from firstish.methods.directions import Moments
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +42,12 @@ class Adam:
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
-        checks.positive("Adam", "step_size", self.step_size)
+        check_positive("Adam", "step_size", self.step_size)
         if len(self.betas) != 2:
             raise ValueError(f"`Adam(betas=...)` must be two numbers, got {self.betas!r}.")
         for beta in self.betas:
-            checks.below_one("Adam", "betas", beta, zero=True)
-        checks.positive("Adam", "eps", self.eps)
+            check_below_one("Adam", "betas", beta, zero=True)
+        check_positive("Adam", "eps", self.eps)
 
     def init(self, point: Point) -> Moments:
         """No gradient seen."""

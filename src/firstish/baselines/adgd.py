@@ -14,10 +14,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from firstish.baselines import checks
+from firstish._validate import check_positive
 from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
 from firstish.methods.base import Step
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 from firstish.vectors import norm
 
 GROWTH = 10.0  # between trials of a first step that shows no curvature
@@ -69,7 +69,7 @@ class AdGD:
     step_size: float = 1e-10
 
     def __post_init__(self) -> None:
-        checks.positive("AdGD", "step_size", self.step_size)
+        check_positive("AdGD", "step_size", self.step_size)
 
     def init(self, point: Point) -> AdGDState:
         """No curvature seen."""
@@ -122,7 +122,7 @@ class AdGD2:
     step_size: float = 1e-2
 
     def __post_init__(self) -> None:
-        checks.positive("AdGD2", "step_size", self.step_size)
+        check_positive("AdGD2", "step_size", self.step_size)
 
     def init(self, point: Point) -> AdGDState:
         """No curvature seen."""

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from firstish.baselines import checks
+from firstish._validate import check_positive
 from firstish.baselines.fixed_step import NoState
 from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
 from firstish.errors import NonFiniteError
 from firstish.methods.base import Step
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,8 @@ class CDAT:
     eps: float = 1e-30
 
     def __post_init__(self) -> None:
-        checks.positive("CDAT", "sigma", self.sigma)
-        checks.positive("CDAT", "eps", self.eps)
+        check_positive("CDAT", "sigma", self.sigma)
+        check_positive("CDAT", "eps", self.eps)
 
     def init(self, point: Point) -> NoState:
         """Nothing: the full batch needs no moving average."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from firstish._validate import check_positive
 from firstish.baselines import checks
 from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
 from firstish.methods.base import Step
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class FixedStep:
     step_size: float
 
     def __post_init__(self) -> None:
-        checks.positive("FixedStep", "step_size", self.step_size)
+        check_positive("FixedStep", "step_size", self.step_size)
 
     @classmethod
     def from_constants(cls, mu: float, lipschitz: float) -> FixedStep:

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from firstish.baselines import checks
+from firstish._validate import check_count
 from firstish.baselines.steps import STATIONARY
 from firstish.line_search import NOISE_ULPS
 from firstish.methods.base import Failure, Step
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 from firstish.vectors import dot
 
 
@@ -73,8 +73,8 @@ class LBFGS:
     max_trials: int = 25
 
     def __post_init__(self) -> None:
-        checks.count("LBFGS", "memory", self.memory, least=1)
-        checks.count("LBFGS", "max_trials", self.max_trials, least=1)
+        check_count("LBFGS", "memory", self.memory, least=1)
+        check_count("LBFGS", "max_trials", self.max_trials, least=1)
         # The first optimizer of a process makes torch import its compiler, about a second. Built
         # here, no run's clock is charged for it.
         self._optimizer(torch.zeros(1))

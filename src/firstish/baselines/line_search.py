@@ -10,7 +10,7 @@ from firstish.baselines.steps import STATIONARY, searched_step
 from firstish.line_search import Armijo
 from firstish.methods.base import Step
 from firstish.methods.ray import ray
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 
 Reset = Literal["full", "no", "limited"]
 

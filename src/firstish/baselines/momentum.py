@@ -16,9 +16,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from firstish._validate import check_below_one, check_positive
 from firstish.baselines import checks
 from firstish.methods.base import Step
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class HeavyBall:
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
-        checks.positive("HeavyBall", "step_size", self.step_size)
-        checks.below_one("HeavyBall", "momentum", self.momentum, zero=True)
+        check_positive("HeavyBall", "step_size", self.step_size)
+        check_below_one("HeavyBall", "momentum", self.momentum, zero=True)
 
     @classmethod
     def from_constants(cls, mu: float, lipschitz: float) -> HeavyBall:
@@ -96,8 +97,8 @@ class Nesterov:
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
-        checks.positive("Nesterov", "step_size", self.step_size)
-        checks.below_one("Nesterov", "momentum", self.momentum, zero=True)
+        check_positive("Nesterov", "step_size", self.step_size)
+        check_below_one("Nesterov", "momentum", self.momentum, zero=True)
 
     @classmethod
     def from_constants(cls, mu: float, lipschitz: float) -> Nesterov:

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import torch
 
-from firstish.baselines import checks
+from firstish._validate import check_below_one, check_positive
 from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
 from firstish.methods.base import Failure, Step
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 from firstish.zhang_hager import updated
 
 MAX_TRIALS = 100
@@ -68,15 +68,15 @@ class PoNo:
     f_star: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.positive("PoNo", "max_step", self.max_step)
+        check_positive("PoNo", "max_step", self.max_step)
         if not 0 < self.min_step <= self.max_step:
             raise ValueError(
                 f"`PoNo(min_step=...)` must lie in (0, max_step], max_step={self.max_step}, "
                 f"got {self.min_step}."
             )
-        checks.below_one("PoNo", "c", self.c, zero=False)
-        checks.positive("PoNo", "c_p", self.c_p)
-        checks.below_one("PoNo", "delta", self.delta, zero=False)
+        check_below_one("PoNo", "c", self.c, zero=False)
+        check_positive("PoNo", "c_p", self.c_p)
+        check_below_one("PoNo", "delta", self.delta, zero=False)
         if not 0 <= self.xi <= 1:
             raise ValueError(f"`PoNo(xi=...)` must lie in [0, 1], got {self.xi}.")
         if not math.isfinite(self.f_star):

@@ -7,7 +7,7 @@ import math
 from firstish.line_search import Found, Ray
 from firstish.methods.base import Failure, Step
 from firstish.methods.ray import PointTrial
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 from firstish.vectors import dot
 
 STATIONARY = Step(step_size=0.0, failure=Failure.STATIONARY)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from firstish.loop import Snapshot
-from firstish.objectives.point import Meter
+from firstish.objectives.base import Meter
 from firstish.records import Row
 
 

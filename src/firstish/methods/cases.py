@@ -9,7 +9,7 @@ from torch import Tensor
 
 from firstish.errors import NonFiniteError
 from firstish.line_search import Armijo, NonMonotone
-from firstish.objectives.point import Point
+from firstish.objectives.base import Point
 from firstish.scaling import Angle
 from firstish.vectors import norm_and_cosine
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from firstish.objectives.point import Point
+from firstish._validate import check_below_one, check_positive
+from firstish.objectives.base import Point
 
 State = TypeVar("State")
 
@@ -55,7 +55,7 @@ class MomentumDirection:
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
-        _below_one("MomentumDirection", "momentum", self.momentum)
+        check_below_one("MomentumDirection", "momentum", self.momentum)
 
     def init(self, point: Point) -> Velocity:
         """At rest."""
@@ -99,11 +99,8 @@ class AdamDirection:
         if len(self.betas) != 2:
             raise ValueError(f"`AdamDirection(betas=...)` must be two numbers, got {self.betas!r}.")
         for beta in self.betas:
-            _below_one("AdamDirection", "betas", beta)
-        if not 0 < self.eps < math.inf:
-            raise ValueError(
-                f"`AdamDirection(eps=...)` must be positive and finite, got {self.eps}."
-            )
+            check_below_one("AdamDirection", "betas", beta)
+        check_positive("AdamDirection", "eps", self.eps)
 
     def init(self, point: Point) -> Moments:
         """No gradient seen."""
@@ -116,8 +113,3 @@ class AdamDirection:
         v = state.second.mul(beta2).addcmul_(g, g, value=1 - beta2)
         root = v.div(1 - beta2**k).sqrt_().add_(self.eps)
         return m.div(beta1**k - 1).div_(root), Moments(m, v, k)
-
-
-def _below_one(call: str, name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"`{call}({name}=...)` must lie in [0, 1), got {value}.")

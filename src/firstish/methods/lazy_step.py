@@ -13,7 +13,7 @@ from firstish.methods.base import Failure, Step
 from firstish.methods.cases import angle_along, check_memory, check_monotone, require_finite
 from firstish.methods.pairs import Pair, direction, pair
 from firstish.methods.ray import ray, searched
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 from firstish.scaling import Curvature, curvature_case
 from firstish.vectors import dot, norm
 

@@ -20,7 +20,7 @@ from firstish.methods.cases import (
 )
 from firstish.methods.definite import solve
 from firstish.methods.ray import ray, searched
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 from firstish.scaling import Angle, Curvature, curvature_case, scale
 from firstish.vectors import dot, norm, norm_and_cosine
 

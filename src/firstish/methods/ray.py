@@ -10,7 +10,7 @@ from torch import Tensor
 
 from firstish.line_search import NOISE_ULPS, Found, Ray
 from firstish.methods.base import Failure, Step
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 from firstish.vectors import dot, norm
 
 

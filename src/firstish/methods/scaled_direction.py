@@ -17,7 +17,7 @@ from firstish.methods.cases import (
 )
 from firstish.methods.directions import AdamDirection, AnyDirection
 from firstish.methods.ray import ray, searched
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 from firstish.scaling import Curvature, curvature_case
 from firstish.vectors import norm, norm_and_cosine
 

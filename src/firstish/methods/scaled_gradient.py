@@ -10,7 +10,7 @@ from firstish.line_search import Armijo, NonMonotone
 from firstish.methods.base import Failure, Step
 from firstish.methods.cases import check_cases, limited_scale, require_finite
 from firstish.methods.ray import ray, searched
-from firstish.objectives.point import Depth, Point
+from firstish.objectives.base import Depth, Point
 from firstish.rules import LOOKING_BACK, RULES, Memory, ruled
 from firstish.scaling import SCALES, Curvature, curvature_case, parse_cycle, scale
 from firstish.schedules import Schedule
@@ -109,7 +109,7 @@ class ScaledGradient:
         # --8<-- [start:step]
         cycle = cycle_of(self.scaling)
         name = cycle[state.turns % len(cycle)]
-        angle = point.angle_along() if name == "CG" else point.angle()
+        angle = point.rayleigh_angle() if name == "CG" else point.angle()
         case = curvature_case(angle, self.sigma)
         if case is Curvature.SPC:
             if name in SCALES:

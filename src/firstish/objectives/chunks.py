@@ -25,6 +25,8 @@ from torch.utils.data import (
     default_collate,
 )
 
+from firstish._validate import check_count
+
 Chunk = tuple[Any, Any]
 
 
@@ -82,10 +84,7 @@ class Chunks(ABC):
 
 def as_chunks(data: object, chunk_size: int) -> Chunks:
     """What `FiniteSum` was given, in chunks of at most `chunk_size` rows."""
-    if isinstance(chunk_size, bool) or not isinstance(chunk_size, int):
-        raise TypeError(f"`FiniteSum(chunk_size=...)` must be an int, got {chunk_size!r}.")
-    if chunk_size < 1:
-        raise ValueError(f"`FiniteSum(chunk_size=...)` must be at least 1, got {chunk_size}.")
+    check_count("FiniteSum", "chunk_size", chunk_size)
     if isinstance(data, DataLoader):
         return LoaderChunks(data, chunk_size)
     if isinstance(data, IterableDataset):

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from firstish.errors import NondeterministicError, ProductError
-from firstish.objectives.graph import Evaluation, GraphObjective, GraphPoint
+from firstish.objectives.autograd import AutogradObjective, AutogradPoint, Evaluation
+from firstish.objectives.base import Depth, Point
 from firstish.objectives.layout import Layout
 from firstish.objectives.loss import loss_and_aux
-from firstish.objectives.point import Depth, Point
-from firstish.objectives.products import Mode
+from firstish.objectives.product_selector import Mode
 from firstish.objectives.random_state import RandomState
 from firstish.objectives.watch import Buffers, graph_eps, touched_buffers
 from firstish.vectors import dot
@@ -38,7 +38,7 @@ _NOTHING = (
 )
 
 
-class ClosureObjective(GraphObjective):
+class ClosureObjective(AutogradObjective):
     """A closure over live parameters.
 
     Both kinds of closure work, and each evaluation finds out which it has: one that returns the
@@ -87,7 +87,7 @@ class ClosureObjective(GraphObjective):
         random: RandomState,
         depth: Depth = "product",
         others_grads: bool = False,
-    ) -> GraphPoint:
+    ) -> AutogradPoint:
         """Use this closure and this random state from now on; the live parameters as a point."""
         self._closure = closure
         self._random = random
@@ -96,7 +96,7 @@ class ClosureObjective(GraphObjective):
         self._written = self.layout.flatten([p.detach() for p in self.parameters])
         if self._buffers is not None:
             self._committed = self._buffers.read()
-        return GraphPoint(self, self._written, depth)
+        return AutogradPoint(self, self._written, depth)
 
     def keep(self, x: Tensor) -> None:
         """Leave x in the live parameters, and remember that nobody has written to them since."""
@@ -125,9 +125,9 @@ class ClosureObjective(GraphObjective):
         # Tensor._version is private but stable: it is what autograd's own check compares.
         return [p._version for p in self.parameters]
 
-    def at(self, x: Tensor, depth: Depth = "product") -> GraphPoint:
+    def at(self, x: Tensor, depth: Depth = "product") -> AutogradPoint:
         """A trial, asked no further than trials are."""
-        return GraphPoint(self, x, "value" if self.trial_depth == "value" else depth)
+        return AutogradPoint(self, x, "value" if self.trial_depth == "value" else depth)
 
     def write(self, x: Tensor) -> None:
         """Put x into the live parameters, to the bit."""
@@ -227,7 +227,7 @@ class ClosureObjective(GraphObjective):
         hidden = None if told else self._buffers
         return max(graph_eps(run.loss), 0.0 if hidden is None else hidden.eps)
 
-    def confirm(self, point: GraphPoint, run: Evaluation, moved: Tensor, g: Tensor) -> None:
+    def confirm(self, point: AutogradPoint, run: Evaluation, moved: Tensor, g: Tensor) -> None:
         """Refuse gradients that are not those of the loss the closure returned.
 
         Along x + moved both slopes and the change of f are known; where the slopes agree with each
@@ -259,15 +259,15 @@ class ClosureObjective(GraphObjective):
             return Evaluation(nans[0].sum(), self.parameters, grads=nans)  # so it is refused
         self.calls_backward = any(g is not None for g in grads)
         if not self.calls_backward:
-            loss, aux = loss_and_aux(returned, self.what)
+            loss, aux = loss_and_aux(returned, self.loss_name)
             return Evaluation(loss, self.parameters, aux=aux)
-        if self.product.asked == "double-backward":
+        if self.product.requested == "double-backward":
             raise ProductError(
-                "`product='double-backward'` is impossible: the closure calls `backward()`. "
+                "`product='double-backward'` is not supported: the closure calls `backward()`. "
                 "Return the loss without calling it, or use `product='auto'`."
             )
         self.product.settle("difference")
         if isinstance(returned, float):
             returned = torch.tensor(returned, dtype=torch.float64)
-        loss, aux = loss_and_aux(returned, self.what)
+        loss, aux = loss_and_aux(returned, self.loss_name)
         return Evaluation(loss, self.parameters, grads=grads, aux=aux)

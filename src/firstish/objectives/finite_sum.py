@@ -13,7 +13,7 @@ from firstish.objectives.first_look import FirstLook
 from firstish.objectives.functional import FunctionalLoss
 from firstish.objectives.group import Group, warn_if_apart
 from firstish.objectives.loss import independent
-from firstish.objectives.products import Mode
+from firstish.objectives.product_selector import Mode
 from firstish.objectives.row_sum import RowSum, RowSumPoint, Totals
 from firstish.objectives.sampling import SampleSize
 from firstish.objectives.summed import Sum, SummedLoss

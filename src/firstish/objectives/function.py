@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from firstish.objectives.graph import Evaluation, GraphObjective
+from firstish.objectives.autograd import AutogradObjective, Evaluation
 from firstish.objectives.layout import Layout
 from firstish.objectives.loss import loss_and_aux
-from firstish.objectives.products import Mode
+from firstish.objectives.product_selector import Mode
 from firstish.objectives.random_state import Replay
 
 
-class FunctionObjective(GraphObjective):
+class FunctionObjective(AutogradObjective):
     """A callable on a tensor shaped like `example`.
 
     Args:
@@ -63,5 +63,5 @@ class FunctionObjective(GraphObjective):
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
         """Run the function at x, from the random state of the objective's construction."""
         leaf = x.detach().requires_grad_(graph)
-        loss, aux = loss_and_aux(self._random(self._fun, leaf), self.what)
+        loss, aux = loss_and_aux(self._random(self._fun, leaf), self.loss_name)
         return Evaluation(loss, (leaf,), aux=aux)

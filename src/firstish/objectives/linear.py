@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from firstish.objectives.base import Depth, Meter, Point, Product, rounding_error
 from firstish.objectives.families import Family, Loss
 from firstish.objectives.features import Features, SparseMatrix, check_features
 from firstish.objectives.group import Group, warn_if_apart
 from firstish.objectives.items import checked_weights, per_item
-from firstish.objectives.point import Depth, Meter, Point, Product
-from firstish.objectives.products import FLOAT64_EPS
+from firstish.objectives.penalty import L2Penalty
 from firstish.scaling import Angle
 from firstish.vectors import dot
 
@@ -73,22 +73,17 @@ class LinearModel:
                 "`LinearModel(family=...)` must be a family such as `firstish.families.Logistic()`,"
                 f" got {family!r}."
             )
-        if not 0 <= weight_decay < math.inf:
-            raise ValueError(
-                "`LinearModel(weight_decay=...)` must be at least 0 and finite, "
-                f"got {weight_decay}."
-            )
         A = check_features(features)
         self.loss: Loss = family.on(per_item(A, "targets", targets), A.dtype)
         self.features = Features(A, intercept, self.loss.columns)
-        self.weight_decay = weight_decay
         self.meter = Meter()
         self.dtype, self.device = A.dtype, A.device
         self.eps = torch.finfo(A.dtype).eps
-        self._penalised: Tensor | None = None  # 1 and 0 where not all of x is
+        mask = None
         if intercept and not penalise_intercept:
-            self._penalised = torch.ones_like(self.initial())
-            self._penalised.view(-1, self.features.width)[:, -1] = 0
+            mask = torch.ones_like(self.initial())
+            mask.view(-1, self.features.width)[:, -1] = 0
+        self.penalty = L2Penalty(weight_decay, "LinearModel", mask)
         self._weights, mine = checked_weights(A, sample_weight)
         self.group = Group(process_group, A.device)
         if process_group is None:
@@ -139,9 +134,7 @@ class LinearModel:
         """
         self.meter.passes += 1
         vector = self.group.add(self.features.transposed(self._weighed(r))).div_(self._total)
-        if self.weight_decay:
-            vector.add_(self._decayed(of), alpha=self.weight_decay)
-        return vector
+        return self.penalty.plus_derivative(vector, of)
 
     def form(self, t: Tensor, u: Tensor, v: Tensor) -> float:
         """<t, w u> / sum w + weight_decay <v, v>, t being A v: the curvature along v if u = D t.
@@ -149,14 +142,7 @@ class LinearModel:
         u is written to.
         """
         mine = dot(t.reshape(-1), self._weighed(u).reshape(-1))
-        return sum(self.group.from_all(mine)) / self._total + 2 * self.decay(v)
-
-    def decay(self, x: Tensor) -> float:
-        """weight_decay/2 |x|^2, without the intercept where that is not penalised."""
-        return self.weight_decay / 2 * dot(x, self._decayed(x)) if self.weight_decay else 0.0
-
-    def _decayed(self, x: Tensor) -> Tensor:
-        return x if self._penalised is None else x * self._penalised
+        return sum(self.group.from_all(mine)) / self._total + 2 * self.penalty.value(v)
 
     def _weighed(self, r: Tensor) -> Tensor:
         if self._weights is None:
@@ -202,7 +188,7 @@ class LinearPoint(Point):
             return super().curvature(v)
         return self._form(v)
 
-    def angle_along(self) -> Angle:
+    def rayleigh_angle(self) -> Angle:
         """The angle without |Hg|, which would cost a pass more."""
         g = self.grad
         if self._last_product is not None and self._last_product[0] is g:
@@ -210,7 +196,7 @@ class LinearPoint(Point):
         g_norm = self.grad_norm
         rayleigh = self._form(g, g_norm)
         length, cosine = abs(rayleigh) * g_norm, math.copysign(1.0, rayleigh)
-        return Angle(g_norm, length, cosine, self._relative_error * abs(rayleigh), partial=True)
+        return Angle(g_norm, length, cosine, rounding_error(self.eps) * abs(rayleigh), partial=True)
 
     def bends(self) -> Tensor:
         """The second derivative of each item's loss by each of its scores alone; no pass."""
@@ -229,10 +215,6 @@ class LinearPoint(Point):
         """Drop the scores; asked for more, the point computes them again."""
         self._z = self._known = self._image = None
         self._age = 0
-
-    @property
-    def _relative_error(self) -> float:
-        return 0.0 if self.eps <= FLOAT64_EPS else 8 * self.eps
 
     def _scores(self) -> Tensor:
         if self._z is None:
@@ -262,11 +244,11 @@ class LinearPoint(Point):
 
     def _value(self) -> float:
         losses, self._known = self.objective.loss.at(self._scores())
-        return self.objective.mean(losses) + self.objective.decay(self.x)
+        return self.objective.mean(losses) + self.objective.penalty.value(self.x)
 
     def _gradient(self) -> Tensor:
         return self.objective.pull_back(self.objective.loss.slope(self._derivable()), self.x)
 
     def _product(self, v: Tensor) -> Product:
         u = self.objective.loss.bend(self._derivable(), self._along(v))
-        return Product(self.objective.pull_back(u, v), self._relative_error)
+        return Product.by_exact_formula(self.objective.pull_back(u, v), self.eps)

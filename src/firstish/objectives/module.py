@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from firstish.objectives.autograd import AutogradObjective, Evaluation
 from firstish.objectives.functional import FunctionalLoss
-from firstish.objectives.graph import Evaluation, GraphObjective
 from firstish.objectives.loss import loss_and_aux
-from firstish.objectives.products import Mode
+from firstish.objectives.product_selector import Mode
 from firstish.objectives.random_state import Replay
 
 
-class ModuleObjective(GraphObjective):
+class ModuleObjective(AutogradObjective):
     """f(x) = loss_fn(model(inputs), targets) + weight_decay/2 |x|^2, x the trainable parameters.
 
     The model's own parameters are read at the start and written at the end; its buffers are
@@ -85,7 +85,7 @@ class ModuleObjective(GraphObjective):
         leaf = x.detach().requires_grad_(graph)
         buffers = self._function.buffers()
         returned, outputs = self._random(self._function, leaf, *self._arguments, buffers)
-        loss, aux = loss_and_aux(returned, self.what)
+        loss, aux = loss_and_aux(returned, self.loss_name)
         return Evaluation(
             loss,
             (leaf,),

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from firstish.objectives.point import Depth, Meter, Point, Product
-from firstish.objectives.products import FLOAT64_EPS, difference
+from firstish.objectives.base import FLOAT64_EPS, Depth, Meter, Point, Product
+from firstish.objectives.hvp import gradient_difference
 
 Array = NDArray[Any]
 
@@ -120,8 +120,7 @@ class NumpyObjective:
     def product(self, Hv: Any, x: Array, name: str) -> Product:
         """What `hess` or `hessp` gave, up to the rounding of the arithmetic."""
         self.meter.passes += 2
-        error = 0.0 if self.eps <= FLOAT64_EPS else 8 * self.eps
-        return Product(self._vector(Hv, x, name), error)
+        return Product.by_exact_formula(self._vector(Hv, x, name), self.eps)
 
     def _number(self, returned: Any) -> float:
         number = np.asarray(returned)
@@ -202,7 +201,7 @@ class NumpyPoint(Point):
         if objective.jac_error:  # differences of f have the noise of f in every entry
             scale = max(scale, math.sqrt(self.x.numel()) * abs(self.value))
         objective.grad_scale = scale
-        return difference(
+        return gradient_difference(
             self._gradient_at,
             self.x,
             self.grad,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -11,16 +10,16 @@ from typing import ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from firstish.errors import ProductError
 from firstish.objectives import sampling
-from firstish.objectives.choosing import ChoosingPoint
+from firstish.objectives.base import Depth, Meter, Point, Product
 from firstish.objectives.chunks import Chunk, as_chunks
 from firstish.objectives.group import Group
 from firstish.objectives.layout import Layout
-from firstish.objectives.point import Depth, Meter, Point, Product
-from firstish.objectives.products import FLOAT64_EPS, Mode, ProductChoice
+from firstish.objectives.penalty import L2Penalty
+from firstish.objectives.product_selector import Mode, ProductSelector
 from firstish.objectives.random_state import Replay
 from firstish.objectives.summed import SummedLoss
-from firstish.vectors import dot
 
 
 class Totals(NamedTuple):
@@ -67,11 +66,7 @@ class RowSum(ABC):
         product: Mode,
         seed: int,
     ) -> None:
-        if not 0 <= weight_decay < math.inf:
-            raise ValueError(
-                f"`{self.call}(weight_decay=...)` must be at least 0 and finite, "
-                f"got {weight_decay}."
-            )
+        self.penalty = L2Penalty(weight_decay, self.call)
         sampling.check_sample(hessian_sample, self.call)
         self._module = function
         self._loss = loss
@@ -79,10 +74,8 @@ class RowSum(ABC):
         self.model = function.model
         self.layout = function.layout
         self.chunks = as_chunks(data, chunk_size)
-        self.weight_decay = weight_decay
         self.meter = Meter()
-        self.product = ProductChoice(product, self.call)
-        self.grad_scale = 0.0
+        self.product = ProductSelector(product, self.call)
         self.eps = torch.finfo(self.layout.dtype).eps
         self.seed = seed
         self._random = Replay()
@@ -197,7 +190,7 @@ class RowSum(ABC):
         return self.chunks.rows(local) if len(local) else ()
 
 
-class RowSumPoint(ChoosingPoint):
+class RowSumPoint(Point):
     """A point of a sum over rows."""
 
     _totals: Totals | None = None
@@ -229,9 +222,7 @@ class RowSumPoint(ChoosingPoint):
             totals = objective.value(x)
         else:  # speculative: the gradient will most likely be wanted
             totals = self._totals = objective.gradient(x, self._keeps_graph())
-        decay = objective.weight_decay
-        value = totals.value / totals.denominator
-        return value + decay / 2 * dot(x, x) if decay else value
+        return totals.value / totals.denominator + objective.penalty.value(x)
 
     @property
     def denominator(self) -> float:
@@ -241,7 +232,7 @@ class RowSumPoint(ChoosingPoint):
         return self._totals.denominator
 
     def _keeps_graph(self) -> bool:
-        exact = self.objective.product.keeps_gradient_graph
+        exact = self.objective.product.needs_gradient_graph
         return self.depth == "product" and exact and self.objective.sample_size is None
 
     def _gradient(self) -> Tensor:
@@ -253,7 +244,8 @@ class RowSumPoint(ChoosingPoint):
         self._totals = totals._replace(vector=None)
         return g
 
-    def _gradient_at(self, x: Tensor) -> Tensor:
+    def gradient_at(self, x: Tensor) -> Tensor:
+        """The gradient at another x, over the rows that products use."""
         if self.objective.sample_size is None:
             vector = self.objective.gradient(x).vector
             assert vector is not None
@@ -262,20 +254,27 @@ class RowSumPoint(ChoosingPoint):
             vector = self.objective.sampled_gradient(x, chunks, self.product_fraction)
         return self._finished(vector, x)
 
-    def _difference_base(self) -> Tensor:
-        return self.grad if self.objective.sample_size is None else self._gradient_at(self.x)
+    def difference_base(self) -> Tensor:
+        """The gradient that `gradient_at` is compared with."""
+        return self.grad if self.objective.sample_size is None else self.gradient_at(self.x)
 
-    def _exact(self, v: Tensor) -> Product:
+    def gauss_newton_product(self, v: Tensor) -> Product:
+        """Not supported: the chunks' outputs are not kept."""
+        raise ProductError(f"`{self.objective.call}(product='gauss-newton')` is not supported.")
+
+    def _product(self, v: Tensor) -> Product:
+        return self.objective.product.product(self, v)
+
+    def exact_product(self, v: Tensor) -> Product:
+        """Hv by double backward."""
         kept = None if self._totals is None else self._totals.kept
         vector = self.objective.hessian_product(self, v, kept)
         self.release()
-        relative = 0.0 if self.eps <= FLOAT64_EPS else 8 * self.eps
-        return Product(self._finished(vector, v), relative)
+        return Product.by_exact_formula(self._finished(vector, v), self.eps)
 
     def _finished(self, total: Tensor, of: Tensor) -> Tensor:
         """A sum of derivatives to the derivative of f."""
         assert self._totals is not None
         mean = total / self._totals.denominator
-        if self.objective.weight_decay:
-            mean.add_(of, alpha=self.objective.weight_decay)
+        mean = self.objective.penalty.plus_derivative(mean, of)
         return mean.to(self.objective.layout.dtype)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from firstish.errors import ProductError
+from firstish.objectives.base import Depth
 from firstish.objectives.chunks import Chunk, mapped, part, rows_of
 from firstish.objectives.first_look import refuse_batch_norm
 from firstish.objectives.group import Group
 from firstish.objectives.loss import independent
-from firstish.objectives.point import Depth
 from firstish.objectives.row_sum import RowSum, RowSumPoint, Totals
 from firstish.objectives.sampling import SampleSize
 from firstish.objectives.shard import Shard

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from firstish.objectives.base import Depth, Point, Product
 from firstish.objectives.group import Group
-from firstish.objectives.point import Depth, Point, Product
 from firstish.vectors import norm
 
 

@@ -1,4 +1,4 @@
-"""Point: x and what is known of f there, evaluated as far as it is asked, once, and counted."""
+"""`Point`: x with f, its gradient and its products there, lazily evaluated, cached and counted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from firstish.errors import NonFiniteError
 from firstish.scaling import Angle
 from firstish.vectors import dot, norm, norm_and_cosine
 
+FLOAT64_EPS = torch.finfo(torch.float64).eps
+
 Depth = Literal["value", "gradient", "product"]
-"""How far a point will be asked. A point told "gradient" keeps no graph for a product."""
+"""The highest order of derivatives that a point must be ready for: without "product" it keeps no
+graph for Hessian-vector products."""
 
 
 @dataclass(slots=True)
@@ -53,27 +57,44 @@ class Product(NamedTuple):
     relative_error: float = 0.0
     absolute_error: float = 0.0
 
+    @classmethod
+    def by_exact_formula(cls, vector: Tensor, eps: float) -> Product:
+        """A product whose only error is the rounding of arithmetic with unit roundoff eps."""
+        return cls(vector, rounding_error(eps))
+
+    def curvature_error(self, length: float, v_norm: float) -> float:
+        """The bound above, `length` being |H~v| and `v_norm` |v|."""
+        return self.relative_error * length / v_norm + self.absolute_error
+
+
+def rounding_error(eps: float) -> float:
+    """The relative error of a product's curvature in arithmetic with unit roundoff eps.
+
+    In float64 it decides no curvature case, and is taken as 0.
+    """
+    return 0.0 if eps <= FLOAT64_EPS else 8 * eps
+
 
 class Point(ABC):
-    """x, f(x), its gradient and its Hessian-vector products, each computed at most once.
+    """x, f(x), its gradient and its Hessian-vector products: lazily evaluated, cached and counted.
 
-    Subclasses say how to compute them (`_value`, `_gradient`, `_product`) and count the passes;
-    this class keeps the results and counts the oracle calls.
+    Subclasses compute them (`_value`, `_gradient`, `_product`) and count the passes; this class
+    caches the results and counts the oracle calls.
 
     Args:
-        x: a one-dimensional tensor that nobody writes to any more.
-        meter: where the cost goes.
-        depth: how far the point will be asked.
+        x: a one-dimensional tensor that is not written to any more.
+        meter: counts what is spent.
+        depth: the highest order of derivatives that will be needed.
     """
 
-    product_fraction: float = 1  # the share of the data a product uses
+    product_fraction: float = 1  # the share of the data that a product uses
     aux: Any = None  # what the loss returned beside its value, at this point
 
     _f: float | None = None
     _g: Tensor | None = None
     _g_norm: float | None = None
     _last_product: tuple[Tensor, Product] | None = None
-    _charged: Tensor | None = None  # the v whose curvature was counted without its product
+    _charged: Tensor | None = None  # the v whose curvature was counted before its product
 
     def __init__(self, x: Tensor, meter: Meter, depth: Depth) -> None:
         self.x = x
@@ -113,10 +134,10 @@ class Point(ABC):
     def hvp(self, v: Tensor) -> Product:
         """The Hessian-vector product Hv; 2 oracle calls after the gradient.
 
-        The graph is freed by it. A second product at the same point with another v, or one at a
-        point told "gradient" only, evaluates again: still 2 oracle calls, but the passes of a
-        forward and a backward more. (At a point told "gradient", `product="auto"` makes a gradient
-        difference, which needs no more than those two passes.)
+        It frees the graph. A second product with another v, or a product at a point of depth
+        "gradient", evaluates again: the same 2 oracle calls, and a forward and a backward pass
+        more. (At depth "gradient", `product="auto"` makes a gradient difference, which needs only
+        those two passes.)
         """
         if self._last_product is not None and self._last_product[0] is v:
             return self._last_product[1]
@@ -132,18 +153,21 @@ class Point(ABC):
         """<v, Hv>; overridden where it can be had for less than Hv."""
         return dot(v, self.hvp(v).vector)
 
-    def angle(self) -> Angle:
-        """The angle between g and Hg; 2 oracle calls, for the product."""
-        g_norm, g = self.grad_norm, self.grad
-        product = self.hvp(g)
-        length, cosine = norm_and_cosine(product.vector, g, g_norm)
-        error = product.relative_error * length / g_norm + product.absolute_error
-        return Angle(g_norm, length, cosine, error)
+    def angle(self, v: Tensor | None = None, v_norm: float | None = None) -> Angle:
+        """|v|, |Hv| and the cosine between v and Hv, v being the gradient by default.
 
-    def angle_along(self) -> Angle:
-        """As much of the angle as the cases and the CG scale need: gHg; 2 oracle calls.
+        2 oracle calls, for the product.
+        """
+        if v is None or v_norm is None:
+            v, v_norm = self.grad, self.grad_norm
+        product = self.hvp(v)
+        length, cosine = norm_and_cosine(product.vector, v, v_norm)
+        return Angle(v_norm, length, cosine, product.curvature_error(length, v_norm))
 
-        The whole angle, unless |Hg| would cost more: then an angle that is `partial`.
+    def rayleigh_angle(self) -> Angle:
+        """What the cases and the CG scale need of the angle, <g,Hg> alone; 2 oracle calls.
+
+        The whole angle, unless |Hg| would cost more: then one that is `partial`.
         """
         return self.angle()
 
@@ -156,23 +180,23 @@ class Point(ABC):
         return self.at(self.x.add(p, alpha=alpha), depth)
 
     def accept(self) -> None:
-        """Tell the point that it became the current one (buffers are committed here)."""
+        """Make this the current point; side effects such as new buffers are committed."""
 
     def release(self) -> None:
-        """Drop whatever graph is still held."""
+        """Free the graph, if one is held."""
 
     def inherited(self) -> tuple[Any, ...]:
-        """What the point has from those before it and x alone would not give to the bit.
+        """What the point took over from earlier points and cannot be recomputed from x to the bit.
 
-        Tensors and numbers, kept with a saved run; nothing by default.
+        Tensors and numbers, saved with a run; nothing by default.
         """
         return ()
 
     def inherit(self, what: tuple[Any, ...]) -> None:
-        """Put back what `inherited` gave, before the point is evaluated."""
+        """Restore what `inherited` returned, before the point is evaluated."""
 
     def is_finite(self) -> bool:
-        """Whether f and its gradient are finite here."""
+        """True if f and its gradient are finite."""
         return math.isfinite(self.value) and math.isfinite(self.grad_norm)
 
     def require_finite(self, where: str = "at the starting point") -> None:

@@ -1,0 +1,33 @@
+"""Range checks of settings; an error names the call, the value and the range."""
+
+from __future__ import annotations
+
+import math
+
+
+def check_positive(call: str, name: str, value: float) -> None:
+    """Raise unless 0 < value < inf."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"`{call}({name}=...)` must be positive and finite, got {value}.")
+
+
+def check_nonnegative(call: str, name: str, value: float) -> None:
+    """Raise unless 0 <= value < inf."""
+    if not 0 <= value < math.inf:
+        raise ValueError(f"`{call}({name}=...)` must be at least 0 and finite, got {value}.")
+
+
+def check_below_one(call: str, name: str, value: float, *, zero: bool = True) -> None:
+    """Raise unless 0 <= value < 1; with `zero=False`, unless 0 < value < 1."""
+    if not (0 <= value < 1 if zero else 0 < value < 1):
+        raise ValueError(
+            f"`{call}({name}=...)` must lie in {'[' if zero else '('}0, 1), got {value}."
+        )
+
+
+def check_count(call: str, name: str, value: int, *, least: int = 1) -> None:
+    """Raise unless the value is an int of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"`{call}({name}=...)` must be an int, got {value!r}.")
+    if value < least:
+        raise ValueError(f"`{call}({name}=...)` must be at least {least}, got {value}.")

@@ -1,0 +1,310 @@
+"""Objectives and points whose derivatives autograd computes on the graph of the loss."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from firstish.errors import ProductError
+from firstish.objectives import hvp
+from firstish.objectives.base import Depth, Meter, Point, Product
+from firstish.objectives.layout import Layout
+from firstish.objectives.loss import independent
+from firstish.objectives.penalty import L2Penalty
+from firstish.objectives.product_selector import Mode, ProductSelector, failing_operation
+from firstish.objectives.watch import graph_eps, refuse_nondeterministic
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """One run of the loss.
+
+    Args:
+        loss: the scalar, with its graph if one was requested.
+        leaves: what to differentiate with respect to.
+        outputs: the model's outputs, for Gauss-Newton products.
+        grads: the gradient, where the loss computed it itself.
+        aux: what the loss returned beside its value.
+        buffers: the module's buffers after the run.
+    """
+
+    loss: Tensor
+    leaves: Sequence[Tensor]
+    outputs: Tensor | None = None
+    grads: Sequence[Tensor | None] | None = None
+    aux: Any = None
+    buffers: Sequence[Tensor] = ()
+
+
+class AutogradObjective(ABC):
+    """Base of the function, module and closure objectives; see `FunctionObjective` for arguments.
+
+    Args:
+        layout: how x is split into parameters.
+        call: the call to name in errors.
+        loss_name: what errors call the loss.
+    """
+
+    root: nn.Module | None = None  # for the names of modules in errors
+    flat_leaf = True  # the leaf of the graph is the vector x itself
+    one_graph = False  # only the newest graph is valid, and `is_current` tells which it is
+
+    def __init__(
+        self,
+        layout: Layout,
+        call: str,
+        loss_name: str,
+        *,
+        product: Mode,
+        check: bool,
+        weight_decay: float,
+    ) -> None:
+        self.layout = layout
+        self.loss_name = loss_name
+        self.meter = Meter()
+        self.product = ProductSelector(product, call)
+        self.penalty = L2Penalty(weight_decay, call)
+        self.eps = torch.finfo(layout.dtype).eps
+        self._check = check
+        self._evaluated = False
+
+    def at(self, x: Tensor, depth: Depth = "product") -> AutogradPoint:
+        """The point x, not yet evaluated."""
+        return AutogradPoint(self, x, depth)
+
+    @abstractmethod
+    def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
+        """Run the loss at x."""
+
+    def is_current(self, run: Evaluation) -> bool:
+        """True if the graph of that run is still valid."""
+        return True
+
+    def commit(self, buffers: Sequence[Tensor]) -> None:
+        """Keep the buffers of an accepted point, such as BatchNorm's statistics."""
+
+    def check_vector(self, x: Tensor) -> None:
+        """Raise unless x has the size, dtype and device of this objective."""
+        self.layout.check_vector(x)
+
+    def run(self, x: Tensor, graph: bool) -> Evaluation:
+        """Evaluate the loss and count the passes; the first run is checked."""
+        if not self._evaluated:
+            return self._first_run(x, graph)
+        run = self.evaluate(x, graph)
+        self.meter.passes += 1 if run.grads is None else 2
+        return run
+
+    def _first_run(self, x: Tensor, graph: bool) -> Evaluation:
+        """Evaluate twice, and raise if the two values differ by more than rounding."""
+        self._evaluated = True
+        run = self.run(x, graph)
+        self.eps = max(self.eps, self.noise(run))
+        if not self._check:
+            return run
+        first = float(run.loss.detach())
+        del run  # its graph goes before the next one is built
+        run = self.run(x, graph)
+        second = float(run.loss.detach())
+        if math.isfinite(first) and not abs(first - second) <= 10 * self.eps * abs(first):
+            refuse_nondeterministic(
+                lambda: self.evaluate(x, graph), first, second, self.loss_name, self.root
+            )
+        return run
+
+    def noise(self, run: Evaluation) -> float:
+        """The unit roundoff of the arithmetic of that run, as far as its graph shows it."""
+        return graph_eps(run.loss)
+
+    def confirm(self, point: AutogradPoint, run: Evaluation, offset: Tensor, g: Tensor) -> None:
+        """Compare the gradients at the point and at x + offset (g) with the change of the loss."""
+
+    def value(self, run: Evaluation, x: Tensor) -> float:
+        """f from a run of the loss: the loss plus the penalty."""
+        loss = run.loss.item()
+        return loss + self.penalty.value(x) if self.penalty.weight_decay else loss
+
+    def gradient(
+        self, run: Evaluation, x: Tensor, create_graph: bool, retain_graph: bool
+    ) -> tuple[Tensor, Sequence[Tensor | None]]:
+        """The gradient of f as one vector, and that of the loss per leaf with its graph."""
+        grads = run.grads
+        if grads is None:
+            grads = self._differentiated(run, create_graph, retain_graph)
+        if any(g is not None and g.layout != torch.strided for g in grads):
+            raise _sparse(self.loss_name)
+        if all(g is None for g in grads):  # the graph leads to other tensors
+            raise ValueError(f"{self.loss_name} does not depend on any of the parameters.")
+        return self.flat(grads, x), grads
+
+    def _differentiated(
+        self, run: Evaluation, create_graph: bool, retain_graph: bool
+    ) -> Sequence[Tensor | None]:
+        if not run.loss.requires_grad:
+            raise independent(self.loss_name)
+        try:
+            grads = torch.autograd.grad(
+                run.loss,
+                run.leaves,
+                create_graph=create_graph,
+                retain_graph=create_graph or retain_graph,
+                allow_unused=True,
+            )
+        except RuntimeError as error:
+            if "sparse" in str(error):
+                raise _sparse(self.loss_name) from error
+            raise
+        self.meter.passes += 1
+        return grads
+
+    def flat(self, parts: Sequence[Tensor | None], of: Tensor) -> Tensor:
+        """A derivative per leaf as one vector without a graph, the penalty's included.
+
+        `of` is x for a gradient and v for a product with v.
+        """
+        if not self.flat_leaf:
+            vector = self.layout.flatten([None if t is None else t.detach() for t in parts])
+        elif parts[0] is None:
+            vector = torch.zeros_like(of)
+        else:
+            vector = parts[0].detach() if parts[0].requires_grad else parts[0]
+        return self.penalty.plus_derivative(vector, of)
+
+    def parts(self, v: Tensor) -> Sequence[Tensor]:
+        """A vector as one tensor per leaf."""
+        return [v] if self.flat_leaf else self.layout.split(v)
+
+
+class AutogradPoint(Point):
+    """A point of an `AutogradObjective`."""
+
+    _run: Evaluation | None = None
+    _grads: Sequence[Tensor | None] | None = None  # with their graph
+    _buffers: Sequence[Tensor] = ()  # as the run left them, until the point is accepted
+
+    def __init__(self, objective: AutogradObjective, x: Tensor, depth: Depth) -> None:
+        self.x, self.meter, self.depth = x, objective.meter, depth  # all that Point's own does
+        self.objective = objective
+
+    @property
+    def eps(self) -> float:
+        """Unit roundoff of the arithmetic f is computed in."""
+        return self.objective.eps
+
+    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+        """Another point of the same objective."""
+        return self.objective.at(x, depth)
+
+    def accept(self) -> None:
+        """Commit the buffers of this point's evaluation."""
+        if self._buffers:
+            self.objective.commit(self._buffers)
+            self._buffers = ()
+
+    def release(self) -> None:
+        """Free the graph."""
+        self._run = self._grads = None
+
+    def gradient_at(self, x: Tensor) -> Tensor:
+        """The gradient at another x, without a point."""
+        run = self.objective.run(x, graph=True)
+        g = self.objective.gradient(run, x, False, False)[0]
+        if run.grads is not None:
+            self.objective.confirm(self, run, x - self.x, g)
+        return g
+
+    def difference_base(self) -> Tensor:
+        """The gradient that `gradient_at` is compared with: the point's own."""
+        return self.grad
+
+    def exact_product(self, v: Tensor) -> Product:
+        """Hv by double backward."""
+        run = self._graph_of_gradient()
+        assert self._grads is not None
+        Hv = hvp.double_backward(self._grads, run.leaves, self.objective.parts(v))
+        return self._finished(Hv, v, passes=2)
+
+    def gauss_newton_product(self, v: Tensor) -> Product:
+        """Gv by Gauss-Newton."""
+        run = self._graph_of_gradient()
+        if run.outputs is None:
+            raise ProductError(
+                "`product='gauss-newton'` needs a model that returns one tensor. "
+                "Return one, or use `product='auto'`."
+            )
+        try:
+            Gv = hvp.gauss_newton(run.loss, run.outputs, run.leaves, self.objective.parts(v))
+        except (RuntimeError, NotImplementedError) as error:
+            raise ProductError(
+                f"`product='gauss-newton'` is not supported: {failing_operation(str(error))} "
+                "cannot be differentiated twice. Use `product='difference'`."
+            ) from error
+        return self._finished(Gv, v, passes=3)
+
+    def _value(self) -> float:
+        self._run = self.objective.run(self.x, graph=self.depth != "value")
+        self.aux = self._run.aux
+        self._buffers = self._run.buffers
+        value = self.objective.value(self._run, self.x)
+        if self.depth == "value":
+            self._run = None  # derivatives evaluate again
+        return value
+
+    def _gradient(self) -> Tensor:
+        selector = self.objective.product
+        create = self.depth == "product" and selector.needs_gradient_graph
+        retain = self.depth == "product" and selector.mode == "gauss-newton"
+        run = self._graph()
+        try:
+            g, grads = self.objective.gradient(run, self.x, create, retain)
+        except RuntimeError as error:
+            if not create:
+                raise
+            self._run = None
+            g, grads = self.objective.gradient(self._graph(), self.x, False, False)
+            selector.fall_back(error)  # the graph of the gradient failed, not the gradient
+            create = False
+        self._grads = grads if create and run.grads is None else None
+        if self._grads is None and not retain:
+            self._run = None
+        return g
+
+    def _product(self, v: Tensor) -> Product:
+        return self.objective.product.product(self, v)
+
+    def _finished(self, Hv: Sequence[Tensor | None], v: Tensor, passes: int) -> Product:
+        """The product of an exact formula, as one vector; the graph has been used up."""
+        self.meter.passes += passes
+        self._run = self._grads = None
+        return Product.by_exact_formula(self.objective.flat(Hv, v), self.objective.eps)
+
+    def _graph(self) -> Evaluation:
+        """The run with its graph; evaluated again if it was freed or is not valid any more."""
+        run = self._run
+        if run is None or (self.objective.one_graph and not self.objective.is_current(run)):
+            run = self._run = self.objective.run(self.x, graph=True)
+            self._grads = None
+        return run
+
+    def _graph_of_gradient(self) -> Evaluation:
+        """The run, with the gradient's graph too."""
+        run, had = self._graph(), self._grads
+        if had is None:
+            if run.grads is not None:
+                raise RuntimeError("a closure that calls backward()")
+            if self.objective.product.needs_gradient_graph:
+                _, self._grads = self.objective.gradient(run, self.x, True, False)
+        return run
+
+
+def _sparse(loss_name: str) -> TypeError:
+    return TypeError(
+        f"{loss_name} has a sparse gradient, which cannot form one vector. "
+        "Use dense ones, for example `nn.Embedding(..., sparse=False)`."
+    )

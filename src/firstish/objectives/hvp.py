@@ -1,0 +1,107 @@
+"""Hessian-vector products, three ways.
+
+- `double_backward`: the derivative of <g, v>, exact;
+- `gradient_difference`: (g(x + e v) - g(x)) / e, for everything that has a gradient;
+- `gauss_newton`: J' H_loss J v, positive semidefinite where the loss is convex in the outputs, so
+  negative curvature is never reported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from firstish.objectives.base import Product
+from firstish.vectors import norm, norm_and_cosine
+
+
+def double_backward(
+    grads: Sequence[Tensor | None], leaves: Sequence[Tensor], v: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """Hv as the derivative of <g, v>, one tensor per leaf; frees the graph of g.
+
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> f = lambda x: (x**3).sum() + x[0] * x[1]
+    >>> grads = torch.autograd.grad(f(x), [x], create_graph=True)
+    >>> v = torch.tensor([1.0, -1.0])
+    >>> torch.equal(double_backward(grads, [x], [v])[0], torch.func.hessian(f)(x) @ v)
+    True
+    """
+    known = [(g, w) for g, w in zip(grads, v, strict=True) if g is not None and g.requires_grad]
+    if not known:  # the loss is linear: autograd would raise, but Hv = 0
+        return [None] * len(leaves)
+    g, w = zip(*known, strict=True)
+    # --8<-- [start:double_backward]
+    return list(torch.autograd.grad(g, leaves, w, allow_unused=True))
+    # --8<-- [end:double_backward]
+
+
+def gauss_newton(
+    loss: Tensor, outputs: Tensor, leaves: Sequence[Tensor], v: Sequence[Tensor]
+) -> list[Tensor | None]:
+    """J' H J v, J the Jacobian of the outputs and H the Hessian of the loss in the outputs.
+
+    With linear outputs it is the Hessian-vector product:
+
+    >>> x, A = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([[1.0, 2.0], [0.0, 3.0]])
+    >>> f, v = (lambda x: (A @ x).pow(4).sum()), torch.tensor([1.0, -1.0])
+    >>> outputs = A @ x
+    >>> Gv = gauss_newton(outputs.pow(4).sum(), outputs, [x], [v])[0]
+    >>> torch.allclose(Gv, torch.func.hessian(f)(x) @ v)
+    True
+    """
+    # J v by transposing u -> J'u, which is linear in u: two reverse passes, no forward mode.
+    u = torch.zeros_like(outputs, requires_grad=True)
+    vjp = torch.autograd.grad(outputs, leaves, u, create_graph=True, allow_unused=True)
+    known = [(r, w) for r, w in zip(vjp, v, strict=True) if r is not None]
+    (Jv,) = torch.autograd.grad([r for r, _ in known], u, [w for _, w in known])
+    (slope,) = torch.autograd.grad(loss, outputs, create_graph=True)
+    if not slope.requires_grad:  # a loss linear in the outputs has no Gauss-Newton curvature
+        return [None] * len(leaves)
+    (HJv,) = torch.autograd.grad(slope, outputs, Jv, retain_graph=True)
+    return list(torch.autograd.grad(outputs, leaves, HJv, allow_unused=True))
+
+
+def gradient_difference(
+    gradient: Callable[[Tensor], Tensor],
+    x: Tensor,
+    g: Tensor,
+    v: Tensor,
+    *,
+    eps: float,
+    grad_scale: float,
+    distance: float | None = None,
+) -> Product:
+    """(g(x + e v) - g(x)) / e with e = distance / |v|, by default sqrt(eps) (1 + |x|) / |v|.
+
+    Its curvature has two errors: truncation, about sqrt(eps) of itself, and the rounding of two
+    gradients whose terms are as large as the largest gradient seen (`grad_scale`). Truncation alone
+    may decide the sign of a curvature near zero. There the difference is taken from x - e v too:
+    the two sides show the truncation, and their mean is free of it.
+
+    >>> x, v = torch.tensor([1.0, 2.0]).double(), torch.tensor([1.0, -1.0]).double()
+    >>> f = lambda x: (x**3).sum() + x[0] * x[1]
+    >>> g, H, eps = torch.func.grad(f), torch.func.hessian(f), 2.0**-52
+    >>> Hv = gradient_difference(g, x, g(x), v, eps=eps, grad_scale=10.0).vector
+    >>> bool((Hv - H(x) @ v).abs().max() < 1e-6)
+    True
+    """
+    v_norm, root = norm(v), math.sqrt(eps)
+    if v_norm == 0:
+        return Product(torch.zeros_like(v))
+    # --8<-- [start:difference]
+    distance = root * (1 + norm(x)) if distance is None else distance
+    e, natural = distance / v_norm, root * grad_scale / distance
+    rounding = 2 * root * natural
+    vector = (gradient(x.add(v, alpha=e)) - g) / e
+    # --8<-- [end:difference]
+    length, cosine = norm_and_cosine(vector, v, v_norm)
+    if abs(cosine * length / v_norm) > min(1000 * root, 0.01) * natural:
+        return Product(vector, relative_error=root, absolute_error=rounding)
+    other = (g - gradient(x.sub(v, alpha=e))) / e
+    length, cosine = norm_and_cosine(vector - other, v, v_norm)
+    truncation = abs(cosine * length / v_norm) / 2
+    return Product((vector + other) / 2, root, rounding + truncation)
