@@ -20,7 +20,6 @@ from firstish.scaling import (
     parse_cycle,
 )
 
-
 _FIRST_SEARCH = tuple(SearchState())
 
 
