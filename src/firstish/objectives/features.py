@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from firstish.objectives.sparse import refuse_damaged
+
 _CALL = "LinearModel(features=...)"
 _INT32 = 2**31 - 1
 
@@ -67,12 +69,18 @@ class SparseMatrix(Protocol):
         """Compressed by rows."""
 
 
-def from_scipy(matrix: SparseMatrix) -> Tensor:
+def from_scipy(matrix: SparseMatrix, call: str = _CALL) -> Tensor:
     """A tensor that shares the memory of a SciPy matrix by rows; of another, a copy."""
+    refuse_damaged(matrix, call)
     A = matrix.tocsr()
+    if A is not matrix:
+        refuse_damaged(A, call)
+    # Made anew, because SciPy remembers what it once found out about arrays since changed.
+    A = type(A)((A.data, A.indices, A.indptr), shape=A.shape)
     if not A.has_canonical_format:
         A = A.copy()
         A.sum_duplicates()
+    A.prune()  # what is stored after the last row
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
@@ -100,6 +108,7 @@ def check_features(A: object) -> Tensor:
             f"`{_CALL}` must be float32 or float64, got {A.dtype}. "
             "Convert them, for example with `.double()`."
         )
+    refuse_damaged(A, _CALL)
     A = A.detach()
     entries = A if A.layout == torch.strided else _entries(A)
     # A sum is finite only where all its terms are, and makes no copy; it may also overflow.
