@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -21,7 +20,7 @@ from rich.table import Column, Table
 
 from firstish import __version__
 from firstish.errors import RankError
-from firstish.experiments import runner
+from firstish.experiments import plain_json, runner
 from firstish.experiments.console import Live, headline, table, trials, winners
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
@@ -88,7 +87,7 @@ def _talk(quiet: bool, as_json: bool) -> Console:
 
 
 def _print_json(content: object) -> None:
-    print(json.dumps(content, indent=1, allow_nan=False))
+    print(plain_json.dumps(content, indent=1))
 
 
 def _fail(error: Exception, more: str = "") -> NoReturn:
