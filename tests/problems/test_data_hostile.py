@@ -30,6 +30,7 @@ from firstish.problems.data import (
     load_imagenette,
     load_libsvm,
 )
+from firstish.problems.data.libsvm import SHAPES, Shape
 
 MEGABYTE = 1 << 20
 
@@ -109,6 +110,19 @@ def test_a_file_longer_than_it_may_be_is_not_read(tmp_path):
     refused(lambda: load_libsvm("mushrooms", data=tmp_path), "mushrooms: expected at most 7,037")
 
 
+def test_a_damaged_second_stream_is_not_taken_for_the_end(tmp_path, monkeypatch):
+    """`bz2.open` and `bz2.decompress` leave out what follows the first stream, and say nothing."""
+    shape = Shape(features=4, labels={1: 1, 2: 1})
+    monkeypatch.setitem(SHAPES, ("mushrooms", "train"), shape)
+    first, second = bz2.compress(b"1 1:1\n2 1:1 2:1"), bz2.compress(b" 3:1 4:1\n")
+    path = tmp_path / "mushrooms.bz2"
+    path.write_bytes(first + second)
+    assert load_libsvm("mushrooms", data=tmp_path).features.sum() == 5
+    for damaged in (b"XX" + second[2:], second[:-1], b"something else"):
+        path.write_bytes(first + damaged)
+        refused(lambda: load_libsvm("mushrooms", data=tmp_path), r"mushrooms\.bz2.*whole bzip2")
+
+
 # Headers that promise much --------------------------------------------------------------------
 
 
@@ -184,6 +198,16 @@ def test_two_zip_members_of_one_name(tmp_path, lenient):
         with pytest.warns(UserWarning, match="Duplicate name"):
             archive.writestr("train/n01440764/a.JPEG", files["train/n01440764/b.JPEG"])
     refused(lambda: load_imagenette(data=tmp_path, size=4), "every name once")
+
+
+def test_zip_member_without_a_name(tmp_path, lenient):
+    nameless = zipfile.ZipInfo("x")
+    nameless.filename = ""
+    with zipfile.ZipFile(tmp_path / "imagenette2-64.zip", "w") as archive:
+        for name, content in tiny.picture_files().items():
+            archive.writestr(name, content)
+        archive.writestr(nameless, b"")
+    assert len(load_imagenette(data=tmp_path, size=4).labels) == 3
 
 
 # Images ---------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def zip_files(content: Content) -> Files:
         archive = zipfile.ZipFile(io.BytesIO(content.data))
     except Exception as error:  # zipfile has no one error for damaged files
         raise refused(where, expected="a whole archive", found=str(error)) from error
-    found = [entry for entry in archive.infolist() if not entry.is_dir()]
+    found = [entry for entry in archive.infolist() if not entry.orig_filename.endswith("/")]
     for entry in found:
         if entry.compress_type != zipfile.ZIP_STORED:
             raise refused(where, expected="files without compression", found=entry.filename)

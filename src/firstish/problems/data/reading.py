@@ -71,12 +71,37 @@ def unpack(content: Content, kind: Literal["gzip", "bzip2"], most: int) -> Conte
 
     No more than that is ever held: a small file may unpack to more than the memory there is.
     """
-    packed = io.BytesIO(content.data)
     try:
-        with gzip.open(packed) if kind == "gzip" else bz2.open(packed) as stream:
-            data = stream.read(most + 1)
+        data = _UNPACKERS[kind](content.data, most + 1)
     except (EOFError, OSError, ValueError, zlib.error) as error:
         raise refused(content.where, expected=f"a whole {kind} file", found=str(error)) from error
     if len(data) > most:
         raise refused(content.where, expected=f"at most {most:,} bytes unpacked", found="more")
     return Content(content.where, data)
+
+
+def _gunzip(packed: bytes | memoryview, most: int) -> bytes:
+    with gzip.open(io.BytesIO(packed)) as stream:
+        return stream.read(most)
+
+
+def _bunzip2(packed: bytes | memoryview, most: int) -> bytes:
+    """At most so many bytes of streams one after the other.
+
+    Not `bz2.open`: it takes a damaged second stream for the end, and says nothing.
+    """
+    data, at = bytearray(), 0
+    while at < len(packed) and len(data) < most:
+        stream = bz2.BZ2Decompressor()
+        while not stream.eof and len(data) < most:
+            block = packed[at : at + _BLOCK] if stream.needs_input else b""
+            if stream.needs_input and not block:
+                raise EOFError("the end within a stream")
+            at += len(block)
+            data += stream.decompress(block, most - len(data))
+        at -= len(stream.unused_data)
+    return bytes(data)
+
+
+_BLOCK = 1 << 13
+_UNPACKERS = {"gzip": _gunzip, "bzip2": _bunzip2}
