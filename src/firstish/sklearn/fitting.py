@@ -18,6 +18,7 @@ from firstish.methods.named import method_of
 from firstish.objectives.families import Family, Multinomial
 from firstish.objectives.features import from_scipy
 from firstish.objectives.linear import LinearModel, LinearPoint
+from firstish.objectives.shared import ignored
 from firstish.objectives.substituted import Substituted, SubstitutedPoint
 from firstish.sklearn.variables import Array, Variables, diagonal, price, whitened
 
@@ -59,9 +60,8 @@ class Task:
 
     def objective(self) -> LinearModel:
         """The mean loss, and lambda over the sum of the weights."""
-        with warnings.catch_warnings():
-            # An estimator is its process's own affair, also where there are several.
-            warnings.filterwarnings("ignore", message=".*has no `process_group=")
+        # An estimator is its process's own affair, also where there are several.
+        with ignored(".*has no `process_group="):
             return LinearModel(
                 as_tensor(self.A),
                 self.targets,
@@ -175,6 +175,5 @@ def as_tensor(array: Any) -> Tensor:
     """A tensor that shares the array's memory, which nobody writes to."""
     if sp.issparse(array):
         return from_scipy(array)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+    with ignored("The given NumPy array is not writable"):
         return torch.from_numpy(array)
