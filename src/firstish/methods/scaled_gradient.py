@@ -64,7 +64,8 @@ class ScaledGradient(ProposingMethod[CycleState]):
         sigma: curvature above which it counts as strong; 0 is right for strongly convex f.
         s_lpc: scale where curvature is limited, in (0, 1/sigma]; "1/sigma" for that; by default
             min(1, 1/sigma).
-        s_nc: scale where curvature is negative, before forward tracking.
+        s_nc: scale where curvature is negative, before forward tracking. A step of `s_lpc` or
+            `s_nc` that would be lost in rounding is lengthened until it is not.
         line_search: Armijo's settings. `NonMonotone(schedule=Anneal(iterations=100))` lets f rise
             and begins with steps beyond 1.
 
