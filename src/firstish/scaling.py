@@ -1,4 +1,4 @@
-"""How far to go along -g: the curvature cases and the CG, MR and GM scales.
+"""The curvature cases and the CG, MR and GM scales of a step along -g.
 
 With `gg = <g,g>`, `gHg = <g,Hg>` and `HgHg = <Hg,Hg>`:
 
@@ -6,7 +6,7 @@ With `gg = <g,g>`, `gHg = <g,Hg>` and `HgHg = <Hg,Hg>`:
     LPC  limited positive curvature   0 <= gHg <= sigma gg               s_lpc in (0, 1/sigma]
     NC   negative curvature           gHg <  0                           s_nc > 0
 
-Nothing here knows of tensors: floats in, floats out.
+All functions take and return floats, not tensors.
 """
 
 from __future__ import annotations
@@ -31,16 +31,15 @@ class Curvature(Enum):
 class Angle(NamedTuple):
     """|g|, |Hg| and the cosine between g and Hg: all that the cases and the scales need.
 
-    Products such as gg and HgHg never appear, so nothing overflows while the norms themselves
-    are finite.
+    Squares such as gg and HgHg are never formed, so nothing overflows while the norms are finite.
 
     Attributes:
         grad_norm: |g|, positive.
         product_norm: |Hg|.
-        cosine: gHg / (|g| |Hg|), clipped to [-1, 1]; 0 where Hg = 0.
-        error: a bound on |<g, (H~ - H) g>| / gg when the product H~g is not exact.
-        partial: whether only the part of Hg along g is known, which is enough for the cases and
-            the CG scale; `product_norm` is then its length and `cosine` -1 or 1.
+        cosine: gHg / (|g| |Hg|), clipped to [-1, 1]; 0 if Hg = 0.
+        error: a bound on |<g, (H~ - H) g>| / gg if the product H~g is not exact.
+        partial: True if only the component of Hg along g is known. It is enough for the cases and
+            the CG scale; `product_norm` is then its length and `cosine` is -1 or 1.
     """
 
     grad_norm: float
@@ -62,7 +61,7 @@ class Angle(NamedTuple):
 
 @lru_cache
 def parse_cycle(scaling: str) -> tuple[str, ...]:
-    """The scales a name stands for, in order.
+    """The scales in the name of a cycle, in order.
 
     >>> parse_cycle("CGMR")
     ('CG', 'MR')
@@ -78,11 +77,11 @@ def parse_cycle(scaling: str) -> tuple[str, ...]:
 
 
 def curvature_case(angle: Angle, sigma: float) -> Curvature:
-    """SPC, LPC or NC; an inexact product decides only where its error cannot.
+    """SPC, LPC or NC, with a margin for the error of an inexact product.
 
         SPC  if gHg - e > sigma gg,    NC  if gHg + e < 0,    LPC otherwise;    e = angle.error gg
 
-    A curvature so small that the CG step |g| / (gHg / gg) overflows is limited, not strong.
+    A curvature so small that the length |g| / (gHg / gg) of the CG step overflows is LPC.
 
     >>> curvature_case(Angle(grad_norm=1.0, product_norm=2.0, cosine=1.0), sigma=1e-6)
     <Curvature.SPC: 'SPC'>
@@ -104,7 +103,7 @@ def scale(name: str, angle: Angle, sigma: float) -> float:
     GM = |g| / |Hg|        MR = cosine GM        CG = GM / cosine
     """
     if angle.partial and name != "CG":
-        raise ValueError(f"`scale('{name}', ...)` needs |Hg|: ask the point for its whole `angle`.")
+        raise ValueError(f"`scale('{name}', ...)` needs |Hg|: use `point.angle()`.")
     # --8<-- [start:scales]
     GM = angle.grad_norm / angle.product_norm
     s = GM / angle.cosine if name == "CG" else angle.cosine * GM if name == "MR" else GM
