@@ -36,11 +36,11 @@ class Loss(ABC):
         """The derivative of each sample's loss by its scores, a new tensor shaped like z."""
 
     @abstractmethod
-    def bend(self, known: Tensor, t: Tensor) -> Tensor:
+    def hessian_product(self, known: Tensor, t: Tensor) -> Tensor:
         """The Hessian of each sample's loss in its scores times t, a new tensor shaped like z."""
 
     @abstractmethod
-    def bends(self, known: Tensor) -> Tensor:
+    def hessian_diagonal(self, known: Tensor) -> Tensor:
         """The diagonal of the Hessian of each sample's loss, a new tensor shaped like z."""
 
 
@@ -91,10 +91,10 @@ class _LogisticLoss(Loss):
     def slope(self, known: Tensor) -> Tensor:
         return torch.sigmoid(known).mul_(self._minus_b)
 
-    def bend(self, known: Tensor, t: Tensor) -> Tensor:
-        return self.bends(known).mul_(t)
+    def hessian_product(self, known: Tensor, t: Tensor) -> Tensor:
+        return self.hessian_diagonal(known).mul_(t)
 
-    def bends(self, known: Tensor) -> Tensor:
+    def hessian_diagonal(self, known: Tensor) -> Tensor:
         # p (1 - p), without the cancellation in 1 - p
         return torch.sigmoid(known).mul_(torch.sigmoid(-known))
 
@@ -158,12 +158,12 @@ class _MultinomialLoss(Loss):
     def slope(self, known: Tensor) -> Tensor:
         return known - self._is_label
 
-    def bend(self, known: Tensor, t: Tensor) -> Tensor:
+    def hessian_product(self, known: Tensor, t: Tensor) -> Tensor:
         # (diag(p) - p p') t
         pt = known * t
         return pt.addcmul_(known, pt.sum(1, keepdim=True), value=-1)
 
-    def bends(self, known: Tensor) -> Tensor:
+    def hessian_diagonal(self, known: Tensor) -> Tensor:
         return known * (1 - known)
 
 
@@ -200,10 +200,10 @@ class _SquaredLoss(Loss):
     def slope(self, known: Tensor) -> Tensor:
         return known.clone()
 
-    def bend(self, known: Tensor, t: Tensor) -> Tensor:
+    def hessian_product(self, known: Tensor, t: Tensor) -> Tensor:
         return t.clone()
 
-    def bends(self, known: Tensor) -> Tensor:
+    def hessian_diagonal(self, known: Tensor) -> Tensor:
         return torch.ones_like(known)
 
 
@@ -240,10 +240,10 @@ class _PoissonLoss(Loss):
     def slope(self, known: Tensor) -> Tensor:
         return known - self._y
 
-    def bend(self, known: Tensor, t: Tensor) -> Tensor:
+    def hessian_product(self, known: Tensor, t: Tensor) -> Tensor:
         return known * t
 
-    def bends(self, known: Tensor) -> Tensor:
+    def hessian_diagonal(self, known: Tensor) -> Tensor:
         return known.clone()
 
 

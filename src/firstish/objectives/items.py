@@ -10,7 +10,7 @@ from torch import Tensor
 from firstish.vectors import dot
 
 
-def per_item(A: Tensor, name: str, values: object) -> Tensor:
+def per_sample(A: Tensor, name: str, values: object) -> Tensor:
     """The values, detached; raises unless there is one for each row of A, on the device of A."""
     call = f"LinearModel({name}=...)"
     if not isinstance(values, Tensor):
@@ -34,7 +34,7 @@ def checked_weights(A: Tensor, weights: Tensor | None) -> tuple[Tensor | None, f
     """The weights and their sum; without weights, None and the number of samples."""
     if weights is None:
         return None, float(len(A))
-    weights = per_item(A, "sample_weight", weights)
+    weights = per_sample(A, "sample_weight", weights)
     if weights.ndim != 1 or weights.is_complex():
         raise ValueError(
             "`LinearModel(sample_weight=...)` must be one real number per sample, got shape "

@@ -85,13 +85,13 @@ class SummedLoss:
         self.assumes_mean = self._unreduced is None and not isinstance(loss_fn, Summed)
         self._reduction = reduction
         self._indexed = _torch_name(loss_fn) in ("cross_entropy", "nll_loss")
-        self.look = True  # whether labels are checked; not needed after the first pass
+        self.check_labels = True  # set to False after the first pass over the data
 
     def __call__(self, outputs: Any, targets_and_rows: tuple[Any, int]) -> Sum:
         """The sum over the rows of a chunk and its denominator."""
         targets, rows = targets_and_rows
-        if self.look:
-            self._check_labels(outputs, targets)
+        if self.check_labels:
+            self._check_range(outputs, targets)
         arguments = (outputs,) if targets is None else (outputs, targets)
         if isinstance(self.original, Summed):
             returned = self.original(*arguments)
@@ -121,7 +121,7 @@ class SummedLoss:
         kept = targets[targets != ignore]
         return float(kept.numel() if weight is None else _total(weight[kept]))
 
-    def _check_labels(self, outputs: Any, targets: Any) -> None:
+    def _check_range(self, outputs: Any, targets: Any) -> None:
         """Raise if a label is out of range; on a GPU torch itself would crash."""
         if not self._indexed or not isinstance(targets, Tensor) or targets.is_floating_point():
             return

@@ -77,8 +77,8 @@ class Task:
         """Variables in which the Hessian at the point is nearly the identity."""
         n = self.A.shape[0]
         weights = np.full(n, 1 / n) if self.weights is None else self.weights / self.total()
-        bends = point.bends().view(n, rows).numpy()
-        arguments = (self.A, weights, bends, self.penalty / self.total(), self.intercept)
+        curvatures = point.score_curvatures().view(n, rows).numpy()
+        arguments = (self.A, weights, curvatures, self.penalty / self.total(), self.intercept)
         made = (whitened(*arguments) if whiten else None) or diagonal(*arguments)
         return replace(made, sum_zero=self.sum_zero)
 
