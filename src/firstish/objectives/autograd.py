@@ -30,7 +30,7 @@ class Evaluation:
         leaves: what to differentiate with respect to.
         outputs: the model's outputs, for Gauss-Newton products.
         grads: the gradient, where the loss computed it itself.
-        aux: what the loss returned beside its value.
+        aux: what the loss returned besides its value.
         buffers: the module's buffers after the run.
     """
 

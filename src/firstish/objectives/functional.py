@@ -86,12 +86,12 @@ class FunctionalLoss:
 
     def _other_precision(self, inputs: Any) -> str | None:
         """The advice for inputs in another precision than the model; None if there are none."""
-        mine = self.layout.dtype
+        own = self.layout.dtype
         for t in tensors_in(inputs):
-            if t.is_floating_point() and t.dtype != mine:
+            if t.is_floating_point() and t.dtype != own:
                 return (
-                    f"The model of `{self._call}` is in {mine} and its input in {t.dtype}: convert "
-                    f"one, by `inputs.to({mine})` or `model.to({t.dtype})`."
+                    f"The model of `{self._call}` is in {own} and its input in {t.dtype}: convert "
+                    f"one, by `inputs.to({own})` or `model.to({t.dtype})`."
                 )
         return None
 

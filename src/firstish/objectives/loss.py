@@ -67,6 +67,6 @@ def wrong_loss(loss: object, owner: str) -> Exception:
 def independent(what: str) -> ValueError:
     """The error for a loss without a graph."""
     return ValueError(
-        f"{what} does not depend on the parameters as far as autograd can see. "
+        f"{what} does not depend on the parameters, according to autograd. "
         "Compute it from them, without `.detach()`, `.item()`, NumPy or `torch.no_grad()`."
     )

@@ -97,5 +97,5 @@ class ModuleObjective(AutogradObjective):
     @torch.no_grad()
     def commit(self, buffers: Sequence[Tensor]) -> None:
         """Write the buffers of an accepted point into the model."""
-        for mine, new in zip(self.model.buffers(), buffers, strict=True):
-            mine.copy_(new)
+        for buffer, new in zip(self.model.buffers(), buffers, strict=True):
+            buffer.copy_(new)

@@ -46,7 +46,7 @@ class Summed:
         self.fn = fn
 
     def __call__(self, *args: Any) -> Any:
-        """What the function returns."""
+        """The result of the function."""
         return self.fn(*args)
 
 

@@ -96,9 +96,9 @@ def _instance(
 ) -> Instance:
     options, rows = options or Options(), len(A)
     if not options.group.alone:
-        mine = options.share(rows)
-        A = A[mine] if A.layout == torch.strided else A.to_dense()[mine].to_sparse_csr()
-        targets = targets[mine]
+        share = options.share(rows)
+        A = A[share] if A.layout == torch.strided else A.to_dense()[share].to_sparse_csr()
+        targets = targets[share]
     objective = LinearModel(
         A.to(options.device),
         targets.to(options.device),

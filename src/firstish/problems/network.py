@@ -36,11 +36,11 @@ def classifier(
             model, F.cross_entropy, inputs, labels, weight_decay=weight_decay
         )
     else:
-        mine = options.share(rows)
+        share = options.share(rows)
         objective = FiniteSum(
             model,
             F.cross_entropy,
-            (inputs[mine], labels[mine]),
+            (inputs[share], labels[share]),
             chunk_size=chunk_size,
             weight_decay=weight_decay,
             process_group=options.group.process_group,
