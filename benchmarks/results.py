@@ -13,7 +13,8 @@ import math
 import shutil
 from pathlib import Path
 
-from firstish.experiments.claims import CLAIMS, WORDS, Verdict, judge
+from claims import CLAIMS, WORDS, Verdict, judge
+
 from firstish.experiments.figures import draw_all
 from firstish.experiments.summary import GAPS, Line, Reached, Summary, summarise
 from firstish.experiments.winners import HEADERS, cells, grids

@@ -35,7 +35,7 @@ METHODS = {
     "adam": ScaledDirection(),
     "momentum": ScaledDirection(direction=MomentumDirection()),
     "annealed": ScaledGradient(
-        scaling="CG", line_search=NonMonotone(), schedule=Anneal(iterations=9, start=1.9)
+        scaling="CG", line_search=NonMonotone(schedule=Anneal(iterations=9, start=1.9))
     ),
 }
 every = pytest.mark.parametrize("name", METHODS)

@@ -3,7 +3,7 @@
 from firstish import baselines, theory
 from firstish.errors import NondeterministicError, NonFiniteError, ProductError, RankError
 from firstish.interop.scipy_method import scipy_method
-from firstish.line_search import Armijo, NonMonotone
+from firstish.line_search import Anneal, Armijo, NonMonotone
 from firstish.loop import Status
 from firstish.methods import (
     AdamDirection,
@@ -36,7 +36,6 @@ from firstish.objectives import (
 from firstish.optim import ScaledGD
 from firstish.records import Row
 from firstish.scaling import Curvature
-from firstish.schedules import Anneal
 
 __version__ = "0.1.0"
 

@@ -1,4 +1,6 @@
-"""Armijo's condition, backtracking and forward tracking along one ray.
+"""The line search: Armijo's condition, backtracking and forward tracking (Algorithms 3 and 4).
+
+The line search function is phi(alpha) = f(x + alpha p).
 
 A step alpha is accepted when
 
@@ -16,9 +18,10 @@ And one against a gradient that is not that of f: as alpha shrinks, the decrease
 approaches the linear one. Where the last trials that could tell showed no such thing, the slopes do
 not decide, and the search ends without a step.
 
-`NonMonotone` asks for a decrease below a mean of the values so far instead of below f(x).
+`NonMonotone` compares with a mean of the values so far instead of f(x). A `SearchState` holds what
+a search remembers from one iteration to the next.
 
-Nothing here knows of tensors: a ray gives trials, and a search gives back one of them.
+Nothing here knows of tensors: phi gives trials, and a search returns one of them.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from firstish._validate import check_below_one, check_count, check_positive
 
@@ -36,32 +39,32 @@ SHORTEST_CUT = 0.1  # an interpolated trial is at least this share of the one be
 
 
 class Trial(Protocol):
-    """A point on the ray, evaluated as far as the search asks."""
+    """phi at one alpha, lazily evaluated."""
 
     @property
     def value(self) -> float:
         """The value of f there."""
 
     def slope(self) -> float:
-        """<g(x + alpha p), p>, asked for only where f cannot decide."""
+        """phi'(alpha) = <g(x + alpha p), p>, needed only where f cannot decide."""
 
     def moved(self) -> bool:
-        """Whether the trial differs from x at all, in floating point."""
+        """True if the trial differs from x in floating point."""
 
     def usable(self) -> bool:
-        """Whether the next iteration can start there: its gradient is finite."""
+        """True if the next iteration can start there: its gradient is finite."""
 
 
 T = TypeVar("T", bound=Trial)
 
 
 @dataclass(slots=True)
-class Ray(Generic[T]):
-    """f along x + alpha p: its value and slope at alpha = 0, and a way to make trials.
+class LineFunction(Generic[T]):
+    """phi(alpha) = f(x + alpha p): phi(0), phi'(0), and its trials.
 
     Args:
-        value: f(x).
-        slope: <g, p>, negative.
+        value: what trials are compared with: phi(0), or a mean of earlier values.
+        slope: phi'(0) = <g, p>, negative.
         trial: alpha to Trial.
         eps: the unit roundoff of the arithmetic f is computed in.
     """
@@ -89,11 +92,29 @@ class Ray(Generic[T]):
 
 @dataclass(slots=True)
 class Found(Generic[T]):
-    """What a search came back with: the accepted trial, or None and a step of 0."""
+    """The result of a search: the accepted trial, or None and a step of 0."""
 
     trial: T | None
     step_size: float
     trials: int
+
+
+Schedule = Callable[[int], float]
+"""From the number of an iteration to a factor of its first trial step."""
+
+
+class SearchState(NamedTuple):
+    """What a search remembers from one iteration to the next.
+
+    Attributes:
+        iterations: how many searches there were, for a schedule.
+        weight: Zhang and Hager's Q, for `NonMonotone`.
+        mean: Zhang and Hager's C.
+    """
+
+    iterations: int = 0
+    weight: float = 0.0
+    mean: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +122,19 @@ class Armijo:
     """Settings of the line search.
 
     Args:
-        rho: share of the linear decrease that is asked for, in [0, 1/2).
+        rho: share of the linear decrease that is required, in [0, 1/2).
         theta: factor between successive trials, in (0, 1).
-        initial_step: the first trial; 1 is the step the scaling was made for.
+        initial_step: the first trial; 1 is the step the scale was made for.
         max_trials: cap on trials of one search.
+        schedule: from the iteration to a factor of `initial_step`, such as
+            `Anneal(iterations=100)`, from 2 to 1. By default none.
     """
 
     rho: float = 1e-4
     theta: float = 0.5
     initial_step: float = 1.0
     max_trials: int = 60
+    schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.rho < 0.5:
@@ -118,23 +142,45 @@ class Armijo:
         check_below_one("Armijo", "theta", self.theta, zero=False)
         check_positive("Armijo", "initial_step", self.initial_step)
         check_count("Armijo", "max_trials", self.max_trials)
+        if self.schedule is not None and not callable(self.schedule):
+            raise TypeError(
+                "`Armijo(schedule=...)` must be a function of the iteration, such as "
+                f"`Anneal(iterations=100)`, got {self.schedule!r}."
+            )
 
-    def accepts(self, ray: Ray[T], alpha: float, trial: T) -> bool:
+    @property
+    def has_state(self) -> bool:
+        """True if the search remembers something from one iteration to the next."""
+        return self.schedule is not None
+
+    def first_step(self, state: SearchState) -> float:
+        """The first trial of the next search."""
+        if self.schedule is None:
+            return self.initial_step
+        return self.initial_step * self.schedule(state.iterations)
+
+    def reference(self, value: float, state: SearchState) -> tuple[float, SearchState]:
+        """What the trials of the next search are compared with, f(x), and the state after it."""
+        if self.schedule is None:
+            return value, state
+        return value, state._replace(iterations=state.iterations + 1)
+
+    def accepts(self, phi: LineFunction[T], alpha: float, trial: T) -> bool:
         """Armijo's condition, with the slopes deciding where f cannot."""
         # --8<-- [start:armijo]
         f = trial.value
         if not math.isfinite(f):
             return False
-        if f < ray.value and f <= ray.value + self.rho * alpha * ray.slope:
+        if f < phi.value and f <= phi.value + self.rho * alpha * phi.slope:
             return True
-        if abs(f - ray.value) <= ray.noise:
-            return trial.moved() and trial.slope() <= (2 * self.rho - 1) * ray.slope
+        if abs(f - phi.value) <= phi.noise:
+            return trial.moved() and trial.slope() <= (2 * self.rho - 1) * phi.slope
         return False
         # --8<-- [end:armijo]
 
     def backtrack(
         self,
-        ray: Ray[T],
+        phi: LineFunction[T],
         alpha: float | None = None,
         spent: int = 0,
         *,
@@ -142,7 +188,7 @@ class Armijo:
     ) -> Found[T]:
         """Shrink alpha by theta, from `initial_step` by default, until a trial is accepted.
 
-        `spent` trials count as made before. With `interpolate` the next alpha is where the parabola
+        `spent` trials were made before. With `interpolate` the next alpha is where the parabola
         through the refused trial's value is lowest,
 
             alpha' = -slope alpha^2 / (2 (f(x + alpha p) - f(x) - slope alpha)),
@@ -153,30 +199,32 @@ class Armijo:
         last, last_alpha, denied = math.inf, alpha, False
         while spent < self.max_trials:
             spent += 1
-            trial = ray.trial(alpha)
-            if denied and abs(trial.value - ray.value) <= ray.noise:
-                break  # what f told of the slope while it could tell, it can no more
-            if self.accepts(ray, alpha, trial) and trial.usable():
+            trial = phi.trial(alpha)
+            if denied and abs(trial.value - phi.value) <= phi.noise:
+                break  # f has contradicted the slope while it could resolve the decrease
+            if self.accepts(phi, alpha, trial) and trial.usable():
                 return Found(trial, alpha, spent)
             if not trial.moved():
                 break  # nor would a shorter step
-            short = ray.shortfall(alpha, trial.value)
+            short = phi.shortfall(alpha, trial.value)
             if short is not None:
                 denied = short > last * (1 + alpha / last_alpha) / 2
                 last, last_alpha = short, alpha
-            alpha *= self._cut(ray, alpha, trial.value) if interpolate else self.theta
+            alpha *= self._cut(phi, alpha, trial.value) if interpolate else self.theta
             del trial  # and its graph, before the next one is built
         return Found(None, 0.0, spent)
 
-    def _cut(self, ray: Ray[T], alpha: float, value: float) -> float:
+    def _cut(self, phi: LineFunction[T], alpha: float, value: float) -> float:
         """The factor to the interpolated trial; theta where f is not finite."""
-        bend = (value - ray.value) - ray.slope * alpha
-        if not 0 < bend < math.inf:
+        excess = (value - phi.value) - phi.slope * alpha
+        if not 0 < excess < math.inf:
             return self.theta
-        lowest = -ray.slope * alpha / (2 * bend)
+        lowest = -phi.slope * alpha / (2 * excess)
         return max(min(SHORTEST_CUT, self.theta), min(lowest, self.theta))
 
-    def forward_track(self, ray: Ray[T], *, falling: bool = False) -> Found[T]:
+    def forward_track(
+        self, phi: LineFunction[T], alpha: float | None = None, *, falling: bool = False
+    ) -> Found[T]:
         """Grow alpha by 1/theta while trials are accepted, and return the last accepted one.
 
         If the first trial is refused, backtrack. At the cap, where f may be unbounded below, the
@@ -184,21 +232,21 @@ class Armijo:
         next: where f oscillates, that stops in the first valley, and no further off where f
         happens to be low enough.
         """
-        alpha, spent = self.initial_step, 1
-        best = ray.trial(alpha)
-        if not self.accepts(ray, alpha, best):
-            return self.backtrack(ray, alpha * self.theta, spent, interpolate=falling)
+        alpha, spent = self.initial_step if alpha is None else alpha, 1
+        best = phi.trial(alpha)
+        if not self.accepts(phi, alpha, best):
+            return self.backtrack(phi, alpha * self.theta, spent, interpolate=falling)
         while spent < self.max_trials and math.isfinite(alpha / self.theta):
             spent += 1
-            further = ray.trial(alpha / self.theta)
-            if not self.accepts(ray, alpha / self.theta, further):
+            further = phi.trial(alpha / self.theta)
+            if not self.accepts(phi, alpha / self.theta, further):
                 break
             if falling and not further.value < best.value:
                 break
             alpha, best = alpha / self.theta, further
         if best.usable():
             return Found(best, alpha, spent)
-        return self.backtrack(ray, alpha * self.theta, spent, interpolate=falling)
+        return self.backtrack(phi, alpha * self.theta, spent, interpolate=falling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +255,8 @@ class NonMonotone(Armijo):
 
         f(x + alpha p) <= C + rho alpha <g, p>,    Q' = eta Q + 1,    C' = (eta Q C + f) / Q'
 
-    f may rise from one iteration to the next, the mean C never does. It is what steps beyond 1
-    need: on a quadratic f(x - 2 CG g) = f(x), which Armijo's condition refuses.
+    f may rise from one iteration to the next, the mean C never does. Steps beyond 1 need it: on a
+    quadratic f(x - 2 CG g) = f(x), which Armijo's condition refuses.
 
     Args:
         eta: how long the mean remembers, from 0 (Armijo's condition) to 1 (all values alike).
@@ -224,3 +272,64 @@ class NonMonotone(Armijo):
         Armijo.__post_init__(self)  # a slotted dataclass has no zero-argument super()
         if not 0 <= self.eta <= 1:
             raise ValueError(f"`NonMonotone(eta=...)` must lie in [0, 1], got {self.eta}.")
+
+    @property
+    def has_state(self) -> bool:
+        """True: the mean."""
+        return True
+
+    def reference(self, value: float, state: SearchState) -> tuple[float, SearchState]:
+        """The mean, or f(x) where a rise within rounding left that above it."""
+        weight, mean = zhang_hager_mean(state.weight, state.mean, value, self.eta)
+        _, after = Armijo.reference(self, value, state)
+        return max(mean, value), SearchState(after.iterations, weight, mean)
+
+
+def zhang_hager_mean(weight: float, mean: float, value: float, eta: float) -> tuple[float, float]:
+    """Zhang and Hager's Q' and C' from Q, C and f.
+
+        Q' = eta Q + 1,    C' = (eta Q C + f) / Q'
+
+    From Q = 0 the first C is f itself. eta = 0 makes the search monotone, eta = 1 compares with the
+    plain mean of all values.
+
+    >>> zhang_hager_mean(2.0, 5.0, 2.0, eta=1.0)
+    (3.0, 4.0)
+    """
+    new_weight = eta * weight + 1
+    return new_weight, (eta * weight * mean + value) / new_weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anneal:
+    """A linear schedule from `start` at iteration 0 to `end` at `iterations`, constant after it.
+
+        alpha_k = start + (end - start) min(1, k / iterations)
+
+    On a quadratic, f(x - alpha CG g) is lowest at alpha = 1 and back at f(x) at alpha = 2, the edge
+    of stability. Longer steps than 1 break the zigzag of CG; the annealing ends at 1, where a unit
+    step is right. It needs a `NonMonotone` search.
+
+    Args:
+        iterations: its length.
+        start: the first step, by default 2, the edge of stability.
+        end: the last step.
+
+    Examples:
+        >>> anneal = Anneal(iterations=4)
+        >>> [anneal(k) for k in range(6)]
+        [2.0, 1.75, 1.5, 1.25, 1.0, 1.0]
+    """
+
+    iterations: int
+    start: float = 2.0
+    end: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_count("Anneal", "iterations", self.iterations)
+        check_positive("Anneal", "start", self.start)
+        check_positive("Anneal", "end", self.end)
+
+    def __call__(self, iteration: int) -> float:
+        """The first trial step of that iteration."""
+        return self.start + (self.end - self.start) * min(1.0, iteration / self.iterations)

@@ -107,7 +107,7 @@ class ScaledGD(Optimizer):
             )
         if product == "gauss-newton":
             raise ValueError(
-                "`ScaledGD(product='gauss-newton')` is impossible: a closure does not show its "
+                "`ScaledGD(product='gauss-newton')` is not supported: a closure does not show its "
                 "outputs. Use `minimize` with a `ModuleObjective`."
             )
         search = Armijo(rho=rho, theta=theta, max_trials=max_trials)

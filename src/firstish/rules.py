@@ -32,14 +32,14 @@ RULES = {
 }
 """The rules by name, each as the cycle of scales it takes."""
 
-LOOKING_BACK = frozenset((RULES["DY"], RULES["SDC"]))
-"""The rules that need a `Memory`."""
+RULES_WITH_MEMORY = frozenset((RULES["DY"], RULES["SDC"]))
+"""The rules that need a `RuleMemory`."""
 
 FLOOR = 0.1  # of MR, below Y
 
 
-class Memory(NamedTuple):
-    """What a rule knows of the steps before; zeros where it knows nothing.
+class RuleMemory(NamedTuple):
+    """What a rule remembers of the last step; zeros before the first.
 
     Attributes:
         curvature: 1/CG at the point before.
@@ -52,10 +52,10 @@ class Memory(NamedTuple):
     held: float = 0.0
 
 
-def ruled(name: str, angle: Angle, sigma: float, memory: Memory) -> float:
+def rule_scale(name: str, angle: Angle, sigma: float, memory: RuleMemory) -> float:
     """The scale of that name, ASD, Y or held; MR/10 <= s <= CG, and MR <= s for ASD.
 
-    >>> ruled("ASD", Angle(grad_norm=1.0, product_norm=1.0, cosine=0.5), 0.0, Memory())
+    >>> rule_scale("ASD", Angle(grad_norm=1.0, product_norm=1.0, cosine=0.5), 0.0, RuleMemory())
     1.75
     """
     CG, MR = scale("CG", angle, sigma), scale("MR", angle, sigma)
@@ -65,7 +65,7 @@ def ruled(name: str, angle: Angle, sigma: float, memory: Memory) -> float:
     return max(FLOOR * MR, min(s, CG))
 
 
-def yuan(angle: Angle, memory: Memory) -> float:
+def yuan(angle: Angle, memory: RuleMemory) -> float:
     """Y, before it is cut."""
     a, b = memory.curvature, angle.rayleigh
     return 2 / (math.hypot(a - b, 2 * angle.grad_norm / memory.length) + a + b)

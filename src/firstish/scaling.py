@@ -1,4 +1,4 @@
-"""The curvature cases and the CG, MR and GM scales of a step along -g.
+"""Algorithm 1: the curvature case along the gradient, and the scale of the step -s g.
 
 With `gg = <g,g>`, `gHg = <g,Hg>` and `HgHg = <Hg,Hg>`:
 
@@ -15,9 +15,15 @@ import math
 import re
 from enum import Enum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+from firstish._validate import check_nonnegative, check_positive
+from firstish.errors import NonFiniteError
 
 SCALES = ("CG", "MR", "GM")
+
+LimitedScale = float | Literal["1/sigma"] | None
+"""s_lpc: a number in (0, 1/sigma], that bound itself, or None for min(1, 1/sigma)."""
 
 
 class Curvature(Enum):
@@ -74,6 +80,70 @@ def parse_cycle(scaling: str) -> tuple[str, ...]:
             "such as 'CGMR', 'MRCG' or 'CGMRGM', or one of the rules 'ASD', 'DY' and 'SDC'."
         )
     return tuple(re.findall("CG|MR|GM", scaling.upper()))
+
+
+def algorithm_1(
+    angle: Angle, name: str, *, sigma: float, s_lpc: LimitedScale, s_nc: float
+) -> tuple[Curvature, float]:
+    """The curvature case, and the scale s of the step -s g: Algorithm 1 of the paper.
+
+    Args:
+        angle: |g|, |Hg| and the cosine between g and Hg.
+        name: the scale in SPC: "CG", "MR" or "GM".
+        sigma: the curvature gHg/gg above which it is strong.
+        s_lpc: the scale in LPC.
+        s_nc: the scale in NC.
+
+    >>> algorithm_1(Angle(1.0, 2.0, 1.0), "CG", sigma=1e-6, s_lpc=None, s_nc=1.0)
+    (<Curvature.SPC: 'SPC'>, 0.5)
+    """
+    case = curvature_case(angle, sigma)
+    if case is Curvature.SPC:
+        return case, scale(name, angle, sigma)
+    return case, unscaled(case, angle, sigma=sigma, s_lpc=s_lpc, s_nc=s_nc)
+
+
+def unscaled(
+    case: Curvature, angle: Angle, *, sigma: float, s_lpc: LimitedScale, s_nc: float
+) -> float:
+    """The scale in LPC and NC, which does not depend on the curvature."""
+    require_finite(angle)
+    if case is Curvature.NC:
+        return s_nc
+    if isinstance(s_lpc, str):
+        return 1 / sigma
+    if s_lpc is not None:
+        return s_lpc
+    return 1.0 if sigma <= 1 else 1 / sigma
+
+
+def require_finite(angle: Angle) -> None:
+    """Raise if the product is not finite; a run then ends as not finite."""
+    if not math.isfinite(angle.product_norm):
+        raise NonFiniteError(
+            "The Hessian-vector product is not finite at the starting point although f and its "
+            "gradient are. Check for a root at 0 (such as sqrt or norm), or start elsewhere."
+        )
+
+
+def check_cases(call: str, sigma: float, s_lpc: LimitedScale, s_nc: float) -> None:
+    """Raise unless 0 <= sigma, 0 < s_nc and 0 < s_lpc <= 1/sigma, all finite."""
+    check_nonnegative(call, "sigma", sigma)
+    check_positive(call, "s_nc", s_nc)
+    if s_lpc is None:
+        return
+    if isinstance(s_lpc, str):
+        if s_lpc != "1/sigma":
+            raise ValueError(f"`{call}(s_lpc=...)` must be a number or '1/sigma', got {s_lpc!r}.")
+        if sigma == 0:
+            raise ValueError(
+                f"`{call}(s_lpc='1/sigma')` needs sigma > 0, got sigma=0. "
+                "Pass a number, or omit it."
+            )
+    elif not (0 < s_lpc < math.inf and s_lpc * sigma <= 1):
+        raise ValueError(
+            f"`{call}(s_lpc=...)` must lie in (0, 1/sigma], sigma={sigma}, got {s_lpc}."
+        )
 
 
 def curvature_case(angle: Angle, sigma: float) -> Curvature:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from firstish import Armijo, zhang_hager
+from firstish import Armijo
 from firstish.baselines import (
     CDAT,
     LBFGS,
@@ -22,6 +22,7 @@ from firstish.baselines import (
     Nesterov,
     PoNo,
 )
+from firstish.line_search import zhang_hager_mean
 
 from . import reference
 from .problems import FUNCTIONS, LOGISTIC, TRAP, VALLEY, WELLS, run, tensor
@@ -306,7 +307,7 @@ def test_zhang_and_hagers_mean_weighs_the_past_by_powers_of_eta(eta):
     values = [3.0, -1.0, 4.0, 1.5, 9.0]
     weight = mean = 0.0
     for k, value in enumerate(values, start=1):
-        weight, mean = zhang_hager.updated(weight, mean, value, eta)
+        weight, mean = zhang_hager_mean(weight, mean, value, eta)
         powers = np.array([eta ** (k - i) for i in range(1, k + 1)])
         assert weight == pytest.approx(powers.sum(), rel=1e-14)
         assert mean == pytest.approx(powers @ values[:k] / powers.sum(), rel=1e-14)

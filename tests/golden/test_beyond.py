@@ -156,7 +156,7 @@ def test_a_scaled_direction(kind, direction):
 def test_annealed_steps_with_a_non_monotone_search():
     theirs = beyond.annealed(*LOGISTIC[1], np.zeros(6), steps=25, over=20)
     method = ScaledGradient(
-        scaling="CG", sigma=0.0, line_search=NonMonotone(), schedule=Anneal(iterations=20)
+        scaling="CG", sigma=0.0, line_search=NonMonotone(schedule=Anneal(iterations=20))
     )
     rows = side_by_side(LOGISTIC, [0.0] * 6, method, theirs)
     assert any(row.actual_decrease < 0 for row in rows)  # f rose, and was allowed to

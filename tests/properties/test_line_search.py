@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firstish import Armijo
-from firstish.line_search import NOISE_ULPS, Ray
+from firstish.line_search import NOISE_ULPS, LineFunction
 
 EPS = 2.0**-52
 
@@ -26,7 +26,7 @@ class Phi:
         self.slopes = []
 
     def ray(self):
-        return Ray(value=self.f(0.0), slope=self.slope, trial=self.trial, eps=EPS)
+        return LineFunction(value=self.f(0.0), slope=self.slope, trial=self.trial, eps=EPS)
 
     def trial(self, alpha):
         self.tried.append(alpha)
@@ -237,7 +237,7 @@ def test_a_slope_that_is_not_a_number_is_no_progress():
 def test_the_noise_is_that_of_the_arithmetic_f_is_computed_in():
     phi = flat(1000, -1e-18)  # 1000 ulps of float64, nothing in float32
     assert Armijo(max_trials=3).backtrack(phi.ray()).trial is None
-    narrow = Ray(value=1.0, slope=-1e-18, trial=phi.trial, eps=2.0**-23)
+    narrow = LineFunction(value=1.0, slope=-1e-18, trial=phi.trial, eps=2.0**-23)
     assert Armijo().backtrack(narrow).step_size == 1.0
 
 

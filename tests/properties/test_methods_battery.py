@@ -46,7 +46,7 @@ MONOTONE = {
 ALL = {
     **MONOTONE,
     "annealed": ScaledGradient(
-        scaling="CG", line_search=NonMonotone(), schedule=Anneal(iterations=10, start=1.9)
+        scaling="CG", line_search=NonMonotone(schedule=Anneal(iterations=10, start=1.9))
     ),
 }
 every = pytest.mark.parametrize("name", ALL)

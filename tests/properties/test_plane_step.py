@@ -219,5 +219,5 @@ def test_a_memory_that_is_no_count_is_refused(memory):
 
 
 def test_a_non_monotone_search_is_refused():
-    with pytest.raises(TypeError, match=r"`PlaneStep\(line_search=NonMonotone"):
+    with pytest.raises(TypeError, match=r"`PlaneStep\(line_search=.*NonMonotone"):
         PlaneStep(line_search=NonMonotone())

@@ -99,7 +99,7 @@ def test_every_step_of_scaled_adam_is_a_unit_step_on_softmax_regression():
         (lambda: ScaledDirection(sigma=-1.0), ValueError, r"`ScaledDirection\(sigma=...\)`"),
         (lambda: PlaneStep(s_nc=0.0), ValueError, r"`PlaneStep\(s_nc=...\)`.*got 0.0"),
         (lambda: PlaneStep(s_lpc=2e6), ValueError, r"`PlaneStep\(s_lpc=...\)`.*got 2000000"),
-        (lambda: ScaledDirection(line_search=NonMonotone()), TypeError, r"Use `Armijo"),
+        (lambda: ScaledDirection(line_search=NonMonotone()), TypeError, r"Use a plain `Armijo"),
         (lambda: AdamDirection(betas=(0.9, 1.0)), ValueError, r"betas=...\)`.*got 1.0"),
         (lambda: AdamDirection(betas=(0.9,)), ValueError, r"must be two numbers"),
         (lambda: AdamDirection(eps=0.0), ValueError, r"`AdamDirection\(eps=...\)`"),

@@ -174,8 +174,8 @@ def test_bad_input_is_refused_on_every_rank(tmp_path):
     told = dict(zero)
     expected = {
         "plain": "fully_shard(model)` first, or use `FiniteSum(..., process_group=...)`",
-        "double-backward": "`ShardedSum(product='double-backward')` is impossible",
-        "gauss-newton": "`ShardedSum(product='gauss-newton')` is impossible",
+        "double-backward": "`ShardedSum(product='double-backward')` is not supported",
+        "gauss-newton": "`ShardedSum(product='gauss-newton')` is not supported",
         "exact": "`ShardedSum(product='exact')`",
         "decay": "`ShardedSum(weight_decay=...)` must be at least 0",
         "empty": "`ShardedSum(data=...)` is empty",

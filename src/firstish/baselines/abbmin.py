@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from firstish._validate import check_below_one, check_count, check_positive
-from firstish.baselines.steps import STATIONARY, searched_step
-from firstish.line_search import Armijo, Ray
+from firstish.baselines.steps import STATIONARY, down_gradient, searched_step
+from firstish.line_search import Armijo, zhang_hager_mean
 from firstish.methods.base import Step
-from firstish.methods.ray import PointTrial
 from firstish.objectives.base import Depth, Point
 from firstish.vectors import dot
-from firstish.zhang_hager import updated
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +96,11 @@ class ABBmin:
         if point.grad_norm == 0:
             return point, STATIONARY, state
         first, short_steps = self._first_trial(point, state)
-        weight, mean = updated(state.weight, state.mean, point.value, self.eta)
-        along = Ray(
-            value=max(mean, point.value),  # rounding may leave f above the mean
-            slope=-point.grad_norm * point.grad_norm,
-            trial=partial(PointTrial, point, point.grad, -1.0, self.depth),
-            eps=point.eps,
-        )
-        found = replace(self.line_search, initial_step=first).backtrack(along)
-        step = searched_step(point, along, first, found)
+        weight, mean = zhang_hager_mean(state.weight, state.mean, point.value, self.eta)
+        # Rounding may leave f above the mean.
+        phi = down_gradient(point, self.depth, reference=max(mean, point.value))
+        found = self.line_search.backtrack(phi, first)
+        step = searched_step(point, phi, first, found)
         if found.trial is None:
             return point, step, state
         after = ABBminState(found.step_size, point.x, point.grad, short_steps, weight, mean)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
-from firstish.baselines.steps import STATIONARY, searched_step
+from firstish.baselines.steps import STATIONARY, down_gradient, searched_step
 from firstish.line_search import Armijo
 from firstish.methods.base import Step
-from firstish.methods.ray import ray
 from firstish.objectives.base import Depth, Point
 
 Reset = Literal["full", "no", "limited"]
@@ -62,10 +61,9 @@ class LineSearch:
         if point.grad_norm == 0:
             return point, STATIONARY, state
         first = self._first_trial(state.step_size)
-        slope = -point.grad_norm * point.grad_norm
-        along = ray(point, point.grad, slope, weight=-1.0, depth=self.depth)
-        found = replace(self.line_search, initial_step=first).backtrack(along)
-        step = searched_step(point, along, first, found)
+        phi = down_gradient(point, self.depth, reference=point.value)
+        found = self.line_search.backtrack(phi, first)
+        step = searched_step(point, phi, first, found)
         if found.trial is None:
             return point, step, state
         return found.trial.point, step, LastStep(found.step_size)

@@ -10,9 +10,9 @@ import torch
 
 from firstish._validate import check_below_one, check_positive
 from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
+from firstish.line_search import zhang_hager_mean
 from firstish.methods.base import Failure, Step
 from firstish.objectives.base import Depth, Point
-from firstish.zhang_hager import updated
 
 MAX_TRIALS = 100
 LAST_RESORT = 1e-6  # the step size if no trial was accepted
@@ -95,7 +95,7 @@ class PoNo:
         f = point.value
         if point.grad_norm < TINY_GRADIENT or f == self.f_star:
             return point, Step(step_size=0.0, trials=0, failure=Failure.LINE_SEARCH), state
-        weight, mean = updated(state.weight, state.mean, f, self.xi)
+        weight, mean = zhang_hager_mean(state.weight, state.mean, f, self.xi)
         reference = max(mean, f)
 
         first = self._first_trial(point, state.backtracks)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
-from firstish.line_search import Found, Ray
+from firstish.line_search import Found, LineFunction
 from firstish.methods.base import Failure, Step
-from firstish.methods.ray import PointTrial
+from firstish.methods.take_step import PointTrial
 from firstish.objectives.base import Depth, Point
 from firstish.vectors import dot
 
@@ -16,6 +17,16 @@ STATIONARY = Step(step_size=0.0, failure=Failure.STATIONARY)
 def against_gradient(point: Point, alpha: float, depth: Depth = "gradient") -> Point:
     """The point x - alpha g."""
     return point.along(point.grad, -alpha, depth)
+
+
+def down_gradient(point: Point, depth: Depth, reference: float) -> LineFunction[PointTrial]:
+    """phi(alpha) = f(x - alpha g), whose trials are compared with `reference`."""
+    return LineFunction(
+        value=reference,
+        slope=-point.grad_norm * point.grad_norm,
+        trial=partial(PointTrial, point, point.grad, -1.0, depth),
+        eps=point.eps,
+    )
 
 
 def plain_step(point: Point, new: Point, alpha: float, trials: int | None = None) -> Step:
@@ -37,12 +48,12 @@ def plain_step(point: Point, new: Point, alpha: float, trials: int | None = None
 
 
 def searched_step(
-    point: Point, along: Ray[PointTrial], first: float, found: Found[PointTrial]
+    point: Point, phi: LineFunction[PointTrial], first: float, found: Found[PointTrial]
 ) -> Step:
     """The record of a line search along -g whose first trial was `first`."""
     trial = found.trial
     if trial is None:
-        below_noise = -along.slope * first <= along.noise
+        below_noise = -phi.slope * first <= phi.noise
         return Step(
             scale=1.0,
             step_size=0.0,

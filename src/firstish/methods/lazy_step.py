@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from torch import Tensor
 
+from firstish._validate import check_count
 from firstish.line_search import Armijo
-from firstish.methods.base import Failure, Step
-from firstish.methods.cases import angle_along, check_memory, check_monotone, require_finite
+from firstish.methods.base import Step
 from firstish.methods.pairs import Pair, direction, pair
-from firstish.methods.ray import ray, searched
+from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless
 from firstish.objectives.base import Depth, Point
-from firstish.scaling import Curvature, curvature_case
+from firstish.scaling import Curvature, curvature_case, require_finite
 from firstish.vectors import dot, norm
 
 POSITIVE = 1e-8  # least cosine of the angle between the changes of x and g
@@ -48,7 +48,7 @@ class LazyState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LazyStep:
+class LazyStep(ProposingMethod[LazyState]):
     """The L-BFGS direction, unit steps first, and a product only where the pairs cannot tell.
 
         p = -B g,    x <- x + alpha p,    alpha = 1 tried first
@@ -89,36 +89,28 @@ class LazyStep:
     line_search: Armijo = field(default_factory=Armijo)
 
     def __post_init__(self) -> None:
-        check_memory("LazyStep", self.memory)
-        check_monotone("LazyStep", self.line_search)
+        check_count("LazyStep", "memory", self.memory)
+        check_stateless("LazyStep", self.line_search)
 
     def init(self, point: Point) -> LazyState:
         """No step taken."""
         return LazyState()
 
-    def step(self, point: Point, state: LazyState) -> tuple[Point, Step, LazyState]:
-        """A direction from the pairs, a product if they leave a doubt, then the line search."""
-        if point.grad_norm == 0:
-            return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
-        pairs, doubt = self._learn(point, state)
+    def propose(self, point: Point, state: LazyState) -> Proposal:
+        """The direction that the pairs give, with a product where they are not enough."""
+        pairs, reason = self._pairs(point, state)
         p = direction(pairs, point.grad)
         slope, length = dot(point.grad, p), norm(p)
         if pairs and not _descends(slope, length, point.grad_norm):
-            pairs, doubt = (), "descent"
-            new, step = self._along_gradient(point, doubt)
-        else:
-            new, step = self._along(point, p, slope, length, doubt)
-        if step.failure is Failure.LINE_SEARCH and pairs:
-            pairs, spent = (), step.trials or 0
-            new, step = self._along_gradient(point, "search")
-            step.trials = spent + (step.trials or 0)
-        if step.failure is not None:
-            return point, step, state
-        columns = tuple(zip(*pairs, strict=True)) or ((),) * 4
-        return new, step, LazyState(point.x, point.grad, *columns)
+            return self._gradient(point, "descent")
+        return self._along(point, p, slope, length, reason, pairs)
 
-    def _learn(self, point: Point, state: LazyState) -> tuple[tuple[Pair, ...], str | None]:
-        """The pairs with that of the last step, and whether they leave a doubt."""
+    def propose_again(self, point: Point, proposal: Proposal) -> Proposal | None:
+        """The gradient, without the pairs, unless it was tried."""
+        return self._gradient(point, "search") if proposal.state_after.moves else None
+
+    def _pairs(self, point: Point, state: LazyState) -> tuple[tuple[Pair, ...], str | None]:
+        """The pairs with that of the last step, and the reason for a product if there is one."""
         if state.x is None or state.grad is None:
             return (), "start"
         last = pair(point.x - state.x, point.grad - state.grad, POSITIVE)
@@ -126,42 +118,42 @@ class LazyStep:
             return state.pairs(), "curvature"
         return (*state.pairs(), last)[-self.memory :], None
 
-    def _along_gradient(self, point: Point, doubt: str) -> tuple[Point, Step]:
+    def _gradient(self, point: Point, reason: str) -> Proposal:
         g_norm = point.grad_norm
-        return self._along(point, point.grad.neg(), -g_norm * g_norm, g_norm, doubt)
+        return self._along(point, point.grad.neg(), -g_norm * g_norm, g_norm, reason, ())
 
     def _along(
-        self, point: Point, p: Tensor, slope: float, length: float, doubt: str | None
-    ) -> tuple[Point, Step]:
-        """Search along p, scaled by a product if there is a doubt."""
-        s, case, angle = 1.0, None, None
-        if doubt is not None:
-            angle = angle_along(point, p, length)
-            require_finite(angle, "Hp")
+        self,
+        point: Point,
+        p: Tensor,
+        slope: float,
+        length: float,
+        reason: str | None,
+        pairs: tuple[Pair, ...],
+    ) -> Proposal:
+        """The step along p, scaled by a product if there is a reason for one."""
+        s, case, pHp = 1.0, None, None
+        if reason is not None:
+            angle = point.angle(p, length)
             case = curvature_case(angle, sigma=0.0)
             if case is Curvature.SPC:
                 s = -slope / length / length / angle.rayleigh
-                s *= angle.cosine if doubt == "start" else 1.0
-        slope, length = s * slope, s * length
-        if slope == 0:  # it underflowed: no decrease of f could be seen
-            return point, Step(step_size=0.0, trials=0, product=doubt, failure=Failure.ROUNDING)
-        along = ray(point, p, slope, weight=s, depth=self.depth)
-        search = self.line_search
-        forward = case is not None and case is not Curvature.SPC
-        if forward:
-            found = search.forward_track(along, falling=True)
-        else:
-            found = search.backtrack(along, interpolate=True)
-        trial = found.trial
-        bend = None if angle is None else length * (length * angle.rayleigh)  # <p, Hp>
-        step = replace(
-            searched(point, along, found, length=length, bend=bend),
-            curvature=case,
-            scaling="pairs",
-            scale=s,
-            product=doubt,
+                s *= angle.cosine if reason == "start" else 1.0
+            else:
+                require_finite(angle)
+            pHp = (s * length) * ((s * length) * angle.rayleigh)
+        columns = tuple(zip(*pairs, strict=True)) or ((),) * 4
+        return Proposal(
+            vector=p,
+            weight=s,
+            slope=s * slope,
+            length=s * length,
+            curvature=pHp,
+            forward=case in (Curvature.LPC, Curvature.NC),
+            interpolate=True,
+            record=Step(curvature=case, scaling="pairs", scale=s, product=reason),
+            state_after=LazyState(point.x, point.grad, *columns),
         )
-        return (point if trial is None else trial.point), step
 
 
 def _descends(slope: float, length: float, g_norm: float) -> bool:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar
 
 from torch import Tensor
 
+from firstish._validate import check_count
 from firstish.line_search import Armijo
-from firstish.methods.base import Failure, Step
-from firstish.methods.cases import (
-    check_cases,
-    check_memory,
-    check_monotone,
-    limited_scale,
-    require_finite,
-)
+from firstish.methods.base import Step
 from firstish.methods.definite import solve
-from firstish.methods.ray import ray, searched
+from firstish.methods.take_step import (
+    Proposal,
+    ProposingMethod,
+    along_gradient,
+    check_stateless,
+)
 from firstish.objectives.base import Depth, Point
-from firstish.scaling import Angle, Curvature, curvature_case, scale
+from firstish.scaling import Angle, Curvature, LimitedScale, algorithm_1, check_cases
 from firstish.vectors import dot, norm, norm_and_cosine
 
 DESCENT = 1e-6  # least cosine of the angle between p and -g
@@ -78,18 +77,8 @@ def _agreed(one: float, other: float, square: float) -> float:
     return math.nan
 
 
-class Plane(NamedTuple):
-    """p = -s g + the rest, and what the line search wants to know of it."""
-
-    p: Tensor
-    s: float
-    length: float
-    slope: float
-    bend: float
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaneStep:
+class PlaneStep(ProposingMethod[PlaneState]):
     """The minimiser of the quadratic model over span{g, d_1, ..., d_m}, d_i the last steps.
 
         with d = d_1 alone    [ gHg  -gHd ] [s]   [  gg ]
@@ -123,66 +112,32 @@ class PlaneStep:
 
     memory: int = 3
     sigma: float = 1e-6
-    s_lpc: float | Literal["1/sigma"] | None = None
+    s_lpc: LimitedScale = None
     s_nc: float = 1.0
     line_search: Armijo = field(default_factory=Armijo)
 
     def __post_init__(self) -> None:
-        check_memory("PlaneStep", self.memory)
+        check_count("PlaneStep", "memory", self.memory)
         check_cases("PlaneStep", self.sigma, self.s_lpc, self.s_nc)
-        check_monotone("PlaneStep", self.line_search)
+        check_stateless("PlaneStep", self.line_search)
 
     def init(self, point: Point) -> PlaneState:
         """No step taken."""
         return PlaneState()
 
-    def step(self, point: Point, state: PlaneState) -> tuple[Point, Step, PlaneState]:
-        """One product, one small system, then the line search."""
-        if point.grad_norm == 0:
-            return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
+    def propose(self, point: Point, state: PlaneState) -> Proposal:
+        """One product and one small system."""
         angle = point.angle()
-        require_finite(angle)
-        case = curvature_case(angle, self.sigma)
+        case, s = algorithm_1(angle, "CG", sigma=self.sigma, s_lpc=self.s_lpc, s_nc=self.s_nc)
         here = state.then(point, self.memory)
-        plane = self._plane(point, angle, here) if case is Curvature.SPC else None
-        L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|
-        if plane is not None:
-            _, s, length, slope, bend = plane
-        else:
-            s = self._gradient_scale(case, angle)
-            length = s * angle.grad_norm  # |p|
-            slope = -length * angle.grad_norm  # <g, p>
-            bend = length * (length * (angle.cosine * L1))  # <p, Hp>
-        if slope == 0:  # it underflowed: no decrease of f could be seen
-            return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
-        if plane is not None:
-            along = ray(point, plane.p, slope)
-        else:
-            along = ray(point, point.grad, slope, weight=-s)  # p = -s g
-        search = self.line_search
-        found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
+        proposal = self._in_plane(point, angle, here) if case is Curvature.SPC else None
+        if proposal is None:
+            proposal = along_gradient(point, angle, case, s, scaling="CG")
+        proposal.state_after = here
+        return proposal
 
-        trial = found.trial
-        spc = case is Curvature.SPC
-        step = replace(
-            searched(point, along, found, length=length, bend=bend),
-            curvature=case,
-            scaling=("CG" if plane is None else "plane") if spc else None,
-            scale=s,
-            cosine=angle.cosine,
-            local_lipschitz=L1,
-        )
-        if trial is None:
-            return point, step, state
-        return trial.point, step, here
-
-    def _gradient_scale(self, case: Curvature, angle: Angle) -> float:
-        if case is Curvature.SPC:
-            return scale("CG", angle, self.sigma)
-        return limited_scale(self.sigma, self.s_lpc) if case is Curvature.LPC else self.s_nc
-
-    def _plane(self, point: Point, angle: Angle, here: PlaneState) -> Plane | None:
-        """The step in the plane; None where no step can be trusted to span it.
+    def _in_plane(self, point: Point, angle: Angle, here: PlaneState) -> Proposal | None:
+        """The step in the plane; None where no earlier step can be trusted to span it.
 
         In the unit vectors u = g/|g| and w_i the system is A c = r with A_00 = uHu, A_0i = uHw_i,
         A_ij = <w_i, Hw_j>, r_0 = 1, r_i = <u,w_i>; p = -|g| (c_0 u + sum c_i w_i). No square of a
@@ -204,4 +159,16 @@ class PlaneStep:
         if not (-cosine >= DESCENT and math.isfinite(length)):
             return None
         slope = g_norm * (cosine * length)
-        return Plane(p, s, length, slope, -slope)  # <p,Hp> = -<g,p> where the model is lowest
+        return Proposal(
+            vector=p,
+            slope=slope,
+            length=length,
+            curvature=-slope,  # <p,Hp> = -<g,p> at the minimum of the model
+            record=Step(
+                curvature=Curvature.SPC,
+                scaling="plane",
+                scale=s,
+                cosine=angle.cosine,
+                local_lipschitz=angle.local_lipschitz,
+            ),
+        )

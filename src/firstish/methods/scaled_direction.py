@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from firstish.line_search import Armijo
-from firstish.methods.base import Failure, Step
-from firstish.methods.cases import (
-    angle_along,
-    check_cases,
-    check_monotone,
-    limited_scale,
-    require_finite,
-)
+from firstish.methods.base import Step
 from firstish.methods.directions import AdamDirection, AnyDirection
-from firstish.methods.ray import ray, searched
+from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless
 from firstish.objectives.base import Depth, Point
-from firstish.scaling import Curvature, curvature_case
+from firstish.scaling import Curvature, LimitedScale, algorithm_1, check_cases
 from firstish.vectors import norm, norm_and_cosine
 
 DESCENT = 1e-8  # least cosine of the angle between p and -g
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaledDirection:
+class ScaledDirection(ProposingMethod[Any]):
     """A direction p that another rule gives, scaled by one product along it.
 
         s = -<g,p> / <p,Hp>,    x <- x + alpha s p,    alpha = 1 tried first
@@ -57,7 +50,7 @@ class ScaledDirection:
 
     direction: AnyDirection = field(default_factory=AdamDirection)
     sigma: float = 1e-6
-    s_lpc: float | Literal["1/sigma"] | None = None
+    s_lpc: LimitedScale = None
     s_nc: float = 1.0
     line_search: Armijo = field(default_factory=Armijo)
 
@@ -69,47 +62,33 @@ class ScaledDirection:
                 f"`MomentumDirection()`, got {self.direction!r}."
             )
         check_cases("ScaledDirection", self.sigma, self.s_lpc, self.s_nc)
-        check_monotone("ScaledDirection", self.line_search)
+        check_stateless("ScaledDirection", self.line_search)
 
     def init(self, point: Point) -> Any:
         """The direction's own state."""
         return self.direction.init(point)
 
-    def step(self, point: Point, state: Any) -> tuple[Point, Step, Any]:
-        """A direction, one product along it, then the line search."""
+    def propose(self, point: Point, state: Any) -> Proposal:
+        """A direction, and one product along it."""
         g_norm = point.grad_norm
-        if g_norm == 0:
-            return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
-        p, after = self.direction.direction(point, state)
-        p_norm = norm(p)
+        p, state_after = self.direction.direction(point, state)
+        p_norm, name = norm(p), "direction"
         down = -norm_and_cosine(point.grad, p, p_norm)[1] if math.isfinite(p_norm) else 0.0
-        name = "direction"
         if not down >= DESCENT:
             p, p_norm, down, name = point.grad.neg(), g_norm, 1.0, "gradient"
-        angle = angle_along(point, p, p_norm)
-        require_finite(angle, "Hp")
-        case = curvature_case(angle, self.sigma)
-        if case is Curvature.SPC:
-            length = down * (g_norm / angle.rayleigh)  # |s p| = -<g,p>/<p,Hp> |p|
-        else:
-            limited = limited_scale(self.sigma, self.s_lpc)
-            length = g_norm * (limited if case is Curvature.LPC else self.s_nc)
+        angle = point.angle(p, p_norm)
+        case, scale = algorithm_1(angle, "CG", sigma=self.sigma, s_lpc=self.s_lpc, s_nc=self.s_nc)
+        strong = case is Curvature.SPC
+        # In SPC |s p| = -<g,p>/<p,Hp> |p|, else the length of the scaled gradient's step.
+        length = down * (g_norm / angle.rayleigh) if strong else g_norm * scale
         s = length / p_norm
-        slope = -length * (g_norm * down)  # <g, s p>
-        bend = length * (length * angle.rayleigh)  # <s p, H s p>
-        if slope == 0 or not 0 < s < math.inf:  # under- or overflow: no decrease could be seen
-            return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
-        along = ray(point, p, slope, weight=s)
-        search = self.line_search
-        found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
-
-        trial = found.trial
-        step = replace(
-            searched(point, along, found, length=length, bend=bend),
-            curvature=case,
-            scaling=name if case is Curvature.SPC else None,
-            scale=s,
+        return Proposal(
+            vector=p,
+            weight=s,
+            slope=-length * (g_norm * down) if 0 < s < math.inf else 0.0,  # <g, s p>
+            length=length,
+            curvature=length * (length * angle.rayleigh),  # <s p, H s p>
+            forward=case is Curvature.NC,
+            record=Step(curvature=case, scaling=name if strong else None, scale=s),
+            state_after=state_after,
         )
-        if trial is None:
-            return point, step, state
-        return trial.point, step, after

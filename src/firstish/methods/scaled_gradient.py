@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
-from firstish.line_search import Armijo, NonMonotone
-from firstish.methods.base import Failure, Step
-from firstish.methods.cases import check_cases, limited_scale, require_finite
-from firstish.methods.ray import ray, searched
+from firstish.line_search import Armijo, SearchState
+from firstish.methods.base import Step
+from firstish.methods.take_step import Proposal, ProposingMethod, along_gradient
 from firstish.objectives.base import Depth, Point
-from firstish.rules import LOOKING_BACK, RULES, Memory, ruled
-from firstish.scaling import SCALES, Curvature, curvature_case, parse_cycle, scale
-from firstish.schedules import Schedule
-from firstish.zhang_hager import updated
+from firstish.rules import RULES, RULES_WITH_MEMORY, RuleMemory, rule_scale
+from firstish.scaling import (
+    SCALES,
+    Curvature,
+    LimitedScale,
+    algorithm_1,
+    check_cases,
+    parse_cycle,
+)
+
+_FIRST_SEARCH = tuple(SearchState())
 
 
 @dataclass(frozen=True, slots=True)
 class CycleState:
-    """Which scale is next, and what rules, schedules and non-monotone searches remember.
+    """Which scale is next, and what the rule and the line search remember.
 
     Args:
-        turns: how many SPC steps have been taken: which scale of the cycle is next.
-        iterations: how many steps, for a schedule; 0 where there is none.
-        weight: Zhang and Hager's Q, for a non-monotone search.
-        mean: Zhang and Hager's C.
-        memory: the numbers of `rules.Memory`; empty where the scaling is no rule.
+        turns: how many SPC steps were taken: the position in the cycle.
+        memory: the numbers of `RuleMemory`; plain, so that a state dict can carry them.
+        search: those of the line search's `SearchState`.
     """
 
     turns: int = 0
-    iterations: int = 0
-    weight: float = 0.0
-    mean: float = 0.0
     memory: tuple[float, ...] = ()
+    search: tuple[Any, ...] = _FIRST_SEARCH
 
 
 @lru_cache
@@ -49,7 +51,7 @@ def cycle_of(scaling: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaledGradient:
+class ScaledGradient(ProposingMethod[CycleState]):
     """Gradient descent scaled by the curvature along the gradient.
 
         p = -s g,    x <- x + alpha p,    alpha = 1 tried first
@@ -63,10 +65,8 @@ class ScaledGradient:
         s_lpc: scale where curvature is limited, in (0, 1/sigma]; "1/sigma" for that; by default
             min(1, 1/sigma).
         s_nc: scale where curvature is negative, before forward tracking.
-        line_search: Armijo's settings; `NonMonotone()` lets f rise above its mean's past, for
-            steps beyond 1.
-        schedule: from the iteration to the first trial step, which it multiplies; such as
-            `Anneal(iterations=100)`, from 2 to 1. By default none.
+        line_search: Armijo's settings. `NonMonotone(schedule=Anneal(iterations=100))` lets f rise
+            and begins with steps beyond 1.
 
     Examples:
         >>> import torch, firstish
@@ -80,80 +80,56 @@ class ScaledGradient:
 
     scaling: str = "CGMR"
     sigma: float = 1e-6
-    s_lpc: float | Literal["1/sigma"] | None = None
+    s_lpc: LimitedScale = None
     s_nc: float = 1.0
     line_search: Armijo = field(default_factory=Armijo)
-    schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
         cycle_of(self.scaling)
         check_cases("ScaledGradient", self.sigma, self.s_lpc, self.s_nc)
-        if self.schedule is not None and not callable(self.schedule):
-            raise TypeError(
-                "`ScaledGradient(schedule=...)` must be a function of the iteration, such as "
-                f"`Anneal(iterations=100)`, got {self.schedule!r}."
-            )
-
-    def limited_scale(self) -> float:
-        """The scale of the LPC case."""
-        return limited_scale(self.sigma, self.s_lpc)
 
     def init(self, point: Point) -> CycleState:
         """The start of the cycle."""
         return CycleState()
 
-    def step(self, point: Point, state: CycleState) -> tuple[Point, Step, CycleState]:
-        """One product, then the line search."""
-        if point.grad_norm == 0:
-            return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
+    def search_state(self, state: CycleState) -> SearchState:
+        """What the line search remembers."""
+        return SearchState(*state.search)
+
+    def propose(self, point: Point, state: CycleState) -> Proposal:
+        """One product, and the scale that Algorithm 1 gives."""
         # --8<-- [start:step]
         cycle = cycle_of(self.scaling)
         name = cycle[state.turns % len(cycle)]
         angle = point.rayleigh_angle() if name == "CG" else point.angle()
-        case = curvature_case(angle, self.sigma)
-        if case is Curvature.SPC:
-            if name in SCALES:
-                s = scale(name, angle, self.sigma)
-            else:
-                s = ruled(name, angle, self.sigma, Memory(*state.memory))
-        else:
-            require_finite(angle)
-            s = self.limited_scale() if case is Curvature.LPC else self.s_nc
-        length = s * angle.grad_norm  # |p|
-        slope = -length * angle.grad_norm  # <g, p>
-        L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|, or of its part along g
-        bend = length * (length * (angle.cosine * L1))  # <p, Hp>
-        # --8<-- [end:step]
-        if slope == 0:  # it underflowed: no decrease of f could be seen
-            return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
-        along = ray(point, point.grad, slope, weight=-s)  # p = -s g
-        f = along.value
-        search, weight, mean = self.line_search, 0.0, 0.0
-        if self.schedule is not None:
-            first = search.initial_step * self.schedule(state.iterations)
-            search = replace(search, initial_step=first)
-        if isinstance(search, NonMonotone):
-            weight, mean = updated(state.weight, state.mean, f, search.eta)
-            along.value = max(mean, f)  # a rise within rounding may leave f above it
-        found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
-
-        alpha, trial = found.step_size, found.trial
-        step = replace(
-            searched(point, along, found, length=length, bend=bend),
-            curvature=case,
-            scaling=name if case is Curvature.SPC else None,
-            scale=s,
-            cosine=None if angle.partial else angle.cosine,
-            local_lipschitz=None if angle.partial else L1,
+        case, s = algorithm_1(
+            angle,
+            name if name in SCALES else "CG",
+            sigma=self.sigma,
+            s_lpc=self.s_lpc,
+            s_nc=self.s_nc,
         )
-        if trial is None:
-            return point, step, state
-        turns, memory = state.turns + (case is Curvature.SPC), state.memory
-        if cycle in LOOKING_BACK:
-            if case is Curvature.SPC and found.trials == 1:
-                held = s if name == "Y" else Memory(*memory).held
-                memory = (angle.rayleigh, alpha * length, held)
-            else:  # the steps before tell nothing of those to come
-                turns, memory = 0, ()
-        iterations = 0 if self.schedule is None else state.iterations + 1
-        return trial.point, step, CycleState(turns, iterations, weight, mean, memory)
+        if case is Curvature.SPC and name not in SCALES:
+            s = rule_scale(name, angle, self.sigma, RuleMemory(*state.memory))
+        return along_gradient(point, angle, case, s, scaling=name)
+        # --8<-- [end:step]
+
+    def learn(
+        self, state: CycleState, proposal: Proposal, step: Step, search: SearchState
+    ) -> CycleState:
+        """The cycle advances on SPC steps; a rule remembers those that were not cut."""
+        strong = step.curvature is Curvature.SPC
+        if cycle_of(self.scaling) not in RULES_WITH_MEMORY:
+            return CycleState(state.turns + strong, search=tuple(search))
+        if not (strong and step.trials == 1):  # earlier steps say nothing about the next ones
+            return CycleState(search=tuple(search))
+        memory = _remembered(RuleMemory(*state.memory), proposal, step)
+        return CycleState(state.turns + 1, tuple(memory), tuple(search))
+
+
+def _remembered(memory: RuleMemory, proposal: Proposal, step: Step) -> RuleMemory:
+    """What the next step's rule needs of this one."""
+    assert proposal.angle is not None
+    assert step.step_size is not None
+    held = step.scale if step.scaling == "Y" else memory.held
+    return RuleMemory(proposal.angle.rayleigh, step.step_size * proposal.length, held or 0.0)

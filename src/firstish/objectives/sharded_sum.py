@@ -77,7 +77,7 @@ class ShardedSum(RowSum):
     ) -> None:
         if product not in ("difference", "auto"):
             raise ValueError(
-                f"`ShardedSum(product={product!r})` is impossible: a sharded model cannot be "
+                f"`ShardedSum(product={product!r})` is not supported: a sharded model cannot be "
                 "differentiated twice. Use 'difference', or `FiniteSum` on a model that is not "
                 "sharded."
             )

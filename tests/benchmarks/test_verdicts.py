@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from claims import ABOUT, CLAIMS, KINDS, PAPERS, compare, judge
 
-from firstish.experiments.claims import ABOUT, CLAIMS, KINDS, PAPERS, compare, judge
 from firstish.experiments.summary import Line, Reached, Summary
 
 

@@ -4,9 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
+from claims import CLAIMS, KINDS, WORDS
 from test_verdicts import of_all_methods
-
-from firstish.experiments.claims import CLAIMS, KINDS, WORDS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"

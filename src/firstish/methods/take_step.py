@@ -1,0 +1,213 @@
+"""A step that a method proposes, taken by the line search."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from firstish.line_search import NOISE_ULPS, Armijo, Found, LineFunction, SearchState
+from firstish.methods.base import Failure, Step
+from firstish.objectives.base import Depth, Point
+from firstish.scaling import Angle, Curvature
+from firstish.vectors import dot, norm
+
+State = TypeVar("State")
+
+
+@dataclass(slots=True, kw_only=True)
+class Proposal:
+    """A step p = weight * vector to try, with what is known of f along it.
+
+    Args:
+        vector: the direction.
+        weight: its factor.
+        slope: <g, p>, negative; 0 where it underflowed.
+        length: |p|.
+        curvature: <p, Hp>; None where no product was made.
+        forward: whether the search also tries longer steps, while they are accepted.
+        interpolate: whether a refused step is cut to the minimum of a parabola, and a longer one
+            tried only while f falls.
+        angle: between g and Hg, where the step was scaled by it.
+        record: the fields of `Step` that the method knows before the search.
+        state_after: the method's state if the step is taken, where `propose` knows it.
+    """
+
+    vector: Tensor
+    weight: float = 1.0
+    slope: float
+    length: float
+    curvature: float | None = None
+    forward: bool = False
+    interpolate: bool = False
+    angle: Angle | None = None
+    record: Step = field(default_factory=Step)
+    state_after: Any = None
+
+
+def along_gradient(
+    point: Point, angle: Angle, case: Curvature, s: float, scaling: str | None
+) -> Proposal:
+    """The proposal p = -s g, with the curvature that the angle between g and Hg gives."""
+    length = s * angle.grad_norm  # |p|
+    L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|, or of its part along g
+    return Proposal(
+        vector=point.grad,
+        weight=-s,
+        slope=-length * angle.grad_norm,  # <g, p>
+        length=length,
+        curvature=length * (length * (angle.cosine * L1)),  # <p, Hp>
+        forward=case is Curvature.NC,
+        angle=angle,
+        record=Step(
+            curvature=case,
+            scaling=scaling if case is Curvature.SPC else None,
+            scale=s,
+            cosine=None if angle.partial else angle.cosine,
+            local_lipschitz=None if angle.partial else L1,
+        ),
+    )
+
+
+class ProposingMethod(ABC, Generic[State]):
+    """A method that proposes a step and learns from the one that the line search took."""
+
+    depth: ClassVar[Depth]
+
+    line_search: Armijo
+
+    @abstractmethod
+    def propose(self, point: Point, state: State) -> Proposal:
+        """The step to try from this point, whose gradient is not zero."""
+
+    def learn(self, state: State, proposal: Proposal, step: Step, search: SearchState) -> State:
+        """The state after that step: by default the one that `propose` gave."""
+        after: State = proposal.state_after
+        return after
+
+    def propose_again(self, point: Point, proposal: Proposal) -> Proposal | None:
+        """Another step, where the line search accepted no trial of the first; None for none."""
+        return None
+
+    def search_state(self, state: State) -> SearchState:
+        """What the line search remembers, for methods that keep it."""
+        return SearchState()
+
+    def step(self, point: Point, state: State) -> tuple[Point, Step, State]:
+        """One iteration: a proposal, taken by the line search."""
+        if point.grad_norm == 0:
+            return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
+        proposal = self.propose(point, state)
+        before = self.search_state(state)
+        new, step, search = take_step(point, proposal, self.line_search, before, self.depth)
+        if step.failure is Failure.LINE_SEARCH:
+            other = self.propose_again(point, proposal)
+            if other is not None:
+                proposal, spent = other, step.trials or 0
+                new, step, search = take_step(point, other, self.line_search, before, self.depth)
+                step.trials = spent + (step.trials or 0)
+        if step.failure is not None:
+            return point, step, state
+        return new, step, self.learn(state, proposal, step, search)
+
+
+def take_step(
+    point: Point, proposal: Proposal, search: Armijo, state: SearchState, depth: Depth
+) -> tuple[Point, Step, SearchState]:
+    """The point that the line search accepts along p, the record of the step, the search's state.
+
+    Where no trial is accepted the point is the old one, and the record says why.
+    """
+    if proposal.slope == 0:  # it underflowed: f cannot show a decrease
+        failed = replace(proposal.record, step_size=0.0, trials=0, failure=Failure.ROUNDING)
+        return point, failed, state
+    reference, after = search.reference(point.value, state)
+    phi = LineFunction(
+        value=reference,
+        slope=proposal.slope,
+        trial=partial(PointTrial, point, proposal.vector, proposal.weight, depth),
+        eps=point.eps,
+    )
+    first = search.first_step(state)
+    if proposal.forward:
+        found = search.forward_track(phi, first, falling=proposal.interpolate)
+    else:
+        found = search.backtrack(phi, first, interpolate=proposal.interpolate)
+    step = _recorded(point, proposal, phi, found)
+    return (point if found.trial is None else found.trial.point), step, after
+
+
+class PointTrial:
+    """The point x + alpha p as a trial of the line search."""
+
+    __slots__ = ("_slope", "_vector", "_weight", "point", "start", "value")
+
+    def __init__(
+        self, start: Point, vector: Tensor, weight: float, depth: Depth, alpha: float
+    ) -> None:
+        self.start = start
+        self.point = start.along(vector, alpha * weight, depth)
+        self.value = self.point.value
+        self._vector = vector
+        self._weight = weight
+        self._slope: float | None = None
+
+    def slope(self) -> float:
+        """<g(x + alpha p), p>."""
+        if self._slope is None:
+            self._slope = self._weight * dot(self.point.grad, self._vector)
+        return self._slope
+
+    def moved(self) -> bool:
+        """True if the trial differs from x in floating point."""
+        return not torch.equal(self.point.x, self.start.x)
+
+    def usable(self) -> bool:
+        """True if the gradient is finite, where it is needed next anyway."""
+        return self.point.depth == "value" or math.isfinite(self.point.grad_norm)
+
+
+def _recorded(
+    point: Point, proposal: Proposal, phi: LineFunction[PointTrial], found: Found[PointTrial]
+) -> Step:
+    """The proposal's record, with what the search found."""
+    slope, pHp, alpha, trial = phi.slope, proposal.curvature, found.step_size, found.trial
+    step = proposal.record
+    step.step_size, step.trials = alpha, found.trials
+    if pHp is not None:
+        step.descent_margin = slope + pHp
+        step.predicted_decrease = -alpha * (slope + alpha / 2 * pHp)
+    if trial is None:
+        step.actual_decrease = 0.0
+        step.failure = _why_none(point, phi, proposal.length)
+        return step
+    step.actual_decrease = point.value - trial.value
+    if trial.point.depth != "value":
+        step.slope_ratio = trial.slope() / slope
+    return step
+
+
+def _why_none(point: Point, phi: LineFunction[PointTrial], length: float) -> Failure:
+    """Whether rounding explains that no trial was accepted, `length` being |p|.
+
+    It does when even the whole linear decrease is within the noise of f, or the whole step within
+    that of x.
+    """
+    lost_in_f = -phi.slope <= phi.noise
+    lost_in_x = length <= NOISE_ULPS * torch.finfo(point.x.dtype).eps * norm(point.x)
+    return Failure.ROUNDING if lost_in_f or lost_in_x else Failure.LINE_SEARCH
+
+
+def check_stateless(call: str, line_search: Armijo) -> None:
+    """Raise for a search that remembers values or iterations, which the method does not keep."""
+    if line_search.has_state:
+        raise TypeError(
+            f"`{call}(line_search=...)` does not support {type(line_search).__name__} or a "
+            "schedule: its steps are made for alpha = 1. Use a plain `Armijo(...)`, or "
+            "`ScaledGradient(line_search=NonMonotone(...))`."
+        )
