@@ -9,6 +9,8 @@ from collections.abc import Callable
 from io import TextIOWrapper
 from typing import NoReturn
 
+from firstish_command import quiet_ctrl_c
+
 _NEEDS = "The command line needs more packages: pip install 'firstish[all]'"
 
 
@@ -17,16 +19,23 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a "≤" is no reason to fail where it has no code
             stream.reconfigure(errors="replace")
+    app = _commands()
+    if os.environ.get("WORLD_SIZE", "1") == "1":
+        app()
+    else:
+        _one_of_many(app)
+
+
+def _commands() -> Callable[[], object]:
+    """The commands, with all that they import."""
     try:
-        from firstish.experiments.commands import app
+        with quiet_ctrl_c():
+            from firstish.experiments.commands import app
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] in ("rich", "typer", "matplotlib", "plotly"):
             sys.exit(f"{_NEEDS} ({error.name} is not installed).")
         raise
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        app()
-    else:
-        _one_of_many(app)
+    return app
 
 
 def _one_of_many(app: Callable[[], object]) -> NoReturn:

@@ -297,7 +297,10 @@ def zhang_hager_mean(weight: float, mean: float, value: float, eta: float) -> tu
     (3.0, 4.0)
     """
     new_weight = eta * weight + 1
-    return new_weight, (eta * weight * mean + value) / new_weight
+    total = eta * weight * mean + value
+    if math.isinf(total):  # the sum overflows, the mean does not
+        return new_weight, eta * weight / new_weight * mean + value / new_weight
+    return new_weight, total / new_weight
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

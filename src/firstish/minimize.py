@@ -15,6 +15,7 @@ from firstish.methods.base import AnyMethod
 from firstish.methods.named import method_of
 from firstish.objectives.base import Objective, Point
 from firstish.objectives.function import FunctionObjective
+from firstish.objectives.in_use import in_use
 from firstish.objectives.module import ModuleObjective
 from firstish.objectives.row_sum import RowSum
 from firstish.records import Entry, Row
@@ -87,6 +88,11 @@ class Progress:
 
 Callback = Callable[[Progress], object]
 
+_SHARED = (
+    "the objective of this `minimize(fun, x0)`, which counts and remembers what it evaluates. Make "
+    "an objective for each thread."
+)
+
 
 def minimize(
     fun: Callable[[Tensor], object] | Objective,
@@ -137,14 +143,15 @@ def minimize(
     chosen = method_of(method, "minimize")
     objective, x, shape = _start(fun, x0)
     _require_same(objective, chosen, limits)
-    run = Run(objective, x, chosen)
     history: list[Entry] = []
-    try:
-        status = _drive(run, limits, callback, history, shape)
-    finally:
-        if isinstance(x0, nn.Module) and isinstance(objective, ModuleObjective | RowSum):
-            objective.load(run.point.x)  # also after Ctrl-C: what was reached is not lost
-    return _result(run, status, history, shape)
+    with in_use([objective], _SHARED):
+        run = Run(objective, x, chosen)
+        try:
+            status = _drive(run, limits, callback, history, shape)
+        finally:
+            if isinstance(x0, nn.Module) and isinstance(objective, ModuleObjective | RowSum):
+                objective.load(run.point.x)  # also after Ctrl-C: what was reached is not lost
+        return _result(run, status, history, shape)
 
 
 def _require_same(objective: Objective, method: AnyMethod, limits: Limits) -> None:

@@ -19,11 +19,17 @@ from firstish.methods.named import method_of
 from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.objectives.base import Meter, Point
 from firstish.objectives.closure import Closure, ClosureObjective, Skipped
+from firstish.objectives.in_use import in_use
 from firstish.objectives.layout import Layout
 from firstish.objectives.product_selector import Mode, ProductSelector
 from firstish.objectives.random_state import RandomState
+from firstish.objectives.turns import Stream
 from firstish.records import Entry, Row
 
+_SHARED = (
+    "parameters of this `ScaledGD`: the two would write over each other. Give each thread a model "
+    "of its own, for example `copy.deepcopy(model)`."
+)
 _SPENT = ("oracle_calls", "passes", "seconds")
 _OTHERS = ("momentum", "dampening", "nesterov", "betas", "amsgrad")  # of other optimizers
 _LIKE_A_RATE = 0.1  # a first trial step below this was meant for another optimizer
@@ -124,6 +130,7 @@ class ScaledGD(Optimizer):
         self._trusted = not check  # whether the promise of `reuse_value` was seen to be kept
         self._kind: type | None = None  # of the method's state
         self._left = []
+        self._stream = Stream()
         super().__init__(params, {"lr": lr})
         Layout(self._trainable(), "ScaledGD(params)")
         if self._first_step() < _LIKE_A_RATE:
@@ -157,9 +164,13 @@ class ScaledGD(Optimizer):
                 f"`ScaledGD.step(closure)` needs a function that computes the loss, got "
                 f"{type(closure).__name__}. Pass `lambda: loss_fn(model(inputs), targets)`."
             )
+        objective = self._engine()
+        with in_use(objective.parameters, _SHARED), self._stream:
+            return self._step(objective, closure)
+
+    def _step(self, objective: ClosureObjective, closure: Closure) -> Tensor:
         clock = Clock()
         memory = self._memory()
-        objective = self._engine()
         before = objective.meter.copy()
         kept = self._kept
         point = self._begin(objective, closure, memory)
@@ -175,6 +186,8 @@ class ScaledGD(Optimizer):
             new, step, state = self._method().step(point, state)
             if step.failure is not None and point is kept and self._check:
                 objective.expect(kept)  # a loss that has changed explains it better
+            if objective.random_after is not None and not self._reuse:
+                self._stream.draw("ScaledGD.step(closure)")
             objective.keep(new.x)
         except BaseException as error:
             objective.write(point.x)
@@ -198,7 +211,7 @@ class ScaledGD(Optimizer):
             warnings.warn(
                 f"ScaledGD did not move: {step.failure.value} ({step.trials} trials). "
                 "`optimizer.last_step` has the numbers.",
-                stacklevel=3,
+                stacklevel=4,
             )
         return torch.tensor(point.value, dtype=objective.layout.dtype, device=point.x.device)
 
@@ -248,6 +261,7 @@ class ScaledGD(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._objective = self._kept = self._kind = None
         self._left = []
+        self._stream = Stream()
         super().__setstate__(state)
         self._trusted = not self._check
 

@@ -51,6 +51,10 @@ class RuleMemory(NamedTuple):
     length: float = 0.0
     held: float = 0.0
 
+    def relative_to(self, ratio: float) -> RuleMemory:
+        """The same where lengths are in units of `ratio`, as |v| is to |g| for g = ratio v."""
+        return self._replace(length=self.length / ratio)
+
 
 def rule_scale(name: str, angle: Angle, sigma: float, memory: RuleMemory) -> float:
     """The scale of that name, ASD, Y or held; MR/10 <= s <= CG, and MR <= s for ASD.
@@ -68,4 +72,6 @@ def rule_scale(name: str, angle: Angle, sigma: float, memory: RuleMemory) -> flo
 def yuan(angle: Angle, memory: RuleMemory) -> float:
     """Y, before it is cut."""
     a, b = memory.curvature, angle.rayleigh
+    if memory.length == 0:  # it underflowed
+        return 0.0
     return 2 / (math.hypot(a - b, 2 * angle.grad_norm / memory.length) + a + b)

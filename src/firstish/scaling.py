@@ -38,6 +38,7 @@ class Angle(NamedTuple):
     """|g|, |Hg| and the cosine between g and Hg: all that the cases and the scales need.
 
     Squares such as gg and HgHg are never formed, so nothing overflows while the norms are finite.
+    If |g| is extreme, g is the gradient divided by a power of two: cases and scales are the same.
 
     Attributes:
         grad_norm: |g|, positive.

@@ -64,6 +64,10 @@ def test_the_page_stands_alone_and_holds_the_numbers(folder):
         (["run", "digits-logistic", "--method", "adam@-0.1"], "'-0.1' is no step size"),
         (["run", "digits-logistic", "--method", "adam@inf"], "'inf' is no step size"),
         (["run", "digits-logistic", "--device", "banana"], "--device banana cannot be used: "),
+        (["run", "digits-logistic", "--device", "meta"], "--device meta cannot be used: "),
+        (["run", "digits-logistic", "--device", "xla"], "--device xla cannot be used: "),
+        (["run", "digits-logistic", "--device", "hpu"], "--device hpu cannot be used: "),
+        (["tune", "digits-logistic", "--device", "meta"], "--device meta cannot be used: "),
         (["data", "mnist"], "Unknown data set 'mnist'"),
     ],
 )

@@ -159,3 +159,88 @@ def test_a_scipy_matrix_that_is_not_canonical_is_added_up_and_left_alone():
     one, two = (model(A, ZEROS[:2]).at(x).value for A in (matrix, dense))
     assert one == pytest.approx(two, rel=1e-14)
     assert np.array_equal(matrix.data, before)
+
+
+def _sparse(kind="csr"):
+    return coo_matrix(np.arange(12.0).reshape(4, 3)).asformat(kind)
+
+
+DAMAGES = {
+    "pointers that fall": ("csr", "indptr", [0, 9, 2, 8, 11], r"indptr falls from 9 to 2 at 2"),
+    "pointers beyond the end": ("csr", "indptr", [0, 2, 5, 8, 999], r"from 0 to 999.*11 entries"),
+    "a negative pointer": ("csr", "indptr", [-3, 2, 5, 8, 11], r"goes from -3 to 11"),
+    "too few pointers": ("csr", "indptr", [0, 2, 11], r"indptr must be 5 integers.*\(3,\)"),
+    "pointers of a fraction": ("csr", "indptr", [0.0, 2, 5, 8, 11], r"must be 5 integers.*float64"),
+    "a column too far": ("csr", "indices", [10**9, *[0] * 10], r"between 0 and 2, got 1000000000"),
+    "a negative column": ("csr", "indices", [-7, *[0] * 10], r"between 0 and 2, got -7"),
+    "too few columns": ("csr", "indices", [0, 1], r"from 0 to 11, but there are 2 entries"),
+    "too few entries": ("csr", "data", [1.0], r"from 0 to 11, but there are 1 entries"),
+    "another shape": ("csr", "_shape", (4, 2), r"between 0 and 1, got 2"),
+    "more rows": ("csr", "_shape", (400, 3), r"indptr must be 401 integers"),
+    "by columns": ("csc", "indices", [4, *[0] * 10], r"between 0 and 3, got 4"),
+    "in blocks": ("bsr", "indices", [2**30, *[0] * 11], r"between 0 and 2, got"),
+    "a row of a list": ("coo", "row", [-1, *[0] * 10], r"row must lie between 0 and 3, got -1"),
+    "a column of a list": ("coo", "col", [3, *[0] * 10], r"col must lie between 0 and 2, got 3"),
+    "diagonals": ("dia", "offsets", [0, 1], r"2 offsets for data of shape \(6, 3\)"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_scipy_matrix_is_refused(damage):
+    kind, name, values, message = DAMAGES[damage]
+    matrix = _sparse(kind)
+    if name == "_shape":
+        matrix._shape = values
+    elif name in ("row", "col"):
+        setattr(matrix, name, np.array(values))
+    else:
+        old = getattr(matrix, name)
+        new = np.array(values)
+        setattr(matrix, name, new.astype(old.dtype) if new.dtype.kind == old.dtype.kind else new)
+    message = rf"`LinearModel\(features=...\)` is a damaged sparse matrix:.*{message}.*Build it"
+    with pytest.raises(ValueError, match=message):
+        model(matrix, torch.zeros(matrix.shape[0]))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CS")
+def test_a_damaged_sparse_tensor_is_refused():
+    one = torch.ones(1, dtype=torch.float64)
+    far = torch.tensor([[0], [10**9]])
+    damaged = {
+        "indices\\[1\\].*between 0 and 1": torch.sparse_coo_tensor(
+            far, one, (3, 2), check_invariants=False
+        ),
+        "indptr falls from 9 to 0": torch.sparse_csr_tensor(
+            torch.tensor([0, 9, 0, 1]), torch.tensor([0]), one, (3, 2), check_invariants=False
+        ),
+        "between 0 and 2, got 77": torch.sparse_csc_tensor(
+            torch.tensor([0, 1, 1]), torch.tensor([77]), one, (3, 2), check_invariants=False
+        ),
+    }
+    for message, tensor in damaged.items():
+        with pytest.raises(ValueError, match=rf"damaged sparse matrix: .*{message}"):
+            model(tensor)
+
+
+def test_what_scipy_remembers_of_arrays_since_changed_is_not_trusted():
+    matrix = csr_matrix(np.array([[1.0, 2.0], [0.0, 4.0]]))
+    assert matrix.has_canonical_format  # found out, and remembered
+    matrix.indices[:] = [1, 1, 0]
+    x = torch.tensor([0.3, -0.7], dtype=torch.float64)
+    dense = torch.tensor([[0.0, 3.0], [4.0, 0.0]], dtype=torch.float64)
+    one, two = (model(A, ZEROS[:2]).at(x).value for A in (matrix, dense))
+    assert one == pytest.approx(two, rel=1e-14)
+
+
+def test_entries_stored_after_the_last_row_do_not_count():
+    matrix = csr_matrix(np.array([[1.0, 2.0], [0.0, 4.0]]))
+    matrix.indices, matrix.data = (
+        np.append(matrix.indices, [0] * 9),
+        np.append(matrix.data, [7] * 9),
+    )
+    x = torch.tensor([0.3, -0.7], dtype=torch.float64)
+    one = model(matrix, ZEROS[:2]).at(x)
+    two = model(torch.tensor([[1.0, 2.0], [0.0, 4.0]], dtype=torch.float64), ZEROS[:2]).at(x)
+    assert one.value == pytest.approx(two.value, rel=1e-14)
+    torch.testing.assert_close(one.grad, two.grad, rtol=1e-13, atol=0)
+    assert len(matrix.data) == 12  # left alone

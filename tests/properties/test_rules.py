@@ -141,7 +141,9 @@ def test_twice_the_cg_step_leaves_a_quadratic_where_it_was_and_armijo_refuses_it
     new, step, after = method.step(point, past)
     assert (step.trials, step.step_size) == (1, 2.0)
     assert new.value == pytest.approx(point.value, rel=1e-14)
-    assert SearchState(*after.search).mean == pytest.approx((0.85 * past.search[2] + point.value) / 1.85)
+    assert SearchState(*after.search).mean == pytest.approx(
+        (0.85 * past.search[2] + point.value) / 1.85
+    )
 
 
 def test_f_stays_below_its_mean_and_the_mean_never_rises():

@@ -284,3 +284,17 @@ def test_the_package_does_not_hide_scikit_learn():
     code = "import sys, firstish; sys.exit('firstish.sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert fitting.FIRST_CHANGE > 0
+
+
+@pytest.mark.parametrize("kind", [ScaledLogisticRegression, ScaledRidge])
+def test_a_damaged_sparse_matrix_is_refused(kind):
+    X, y, _ = data(sparse=True)
+    fitted = kind().fit(X, y)
+    bad = X.copy()
+    bad.indptr = bad.indptr[::-1].copy()
+    with pytest.raises(ValueError, match=rf"`{kind.__name__}.fit\(X\)` is a damaged sparse matrix"):
+        kind().fit(bad, y)
+    bad = X.copy()
+    bad.indices[3] = 2**30
+    with pytest.raises(ValueError, match=r"between 0 and 5, got 1073741824"):
+        fitted.predict(bad)

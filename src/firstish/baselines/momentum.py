@@ -20,6 +20,7 @@ from firstish._validate import check_below_one, check_positive
 from firstish.baselines import checks
 from firstish.methods.base import Step
 from firstish.objectives.base import Depth, Point
+from firstish.vectors import add, add_
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class HeavyBall:
 
     def step(self, point: Point, state: Velocity) -> tuple[Point, Step, Velocity]:
         """One step of heavy ball."""
-        v = state.v.mul(self.momentum).sub(point.grad, alpha=self.step_size)
+        v = add_(state.v.mul(self.momentum), point.grad, -self.step_size)
         new = point.at(point.x + v, self.depth)
         return new, _record(point, new, self.step_size), Velocity(v)
 
@@ -120,8 +121,8 @@ class Nesterov:
     def step(self, point: Point, state: Velocity) -> tuple[Point, Step, Velocity]:
         """One step of Nesterov's method."""
         g, alpha, beta = point.grad, self.step_size, self.momentum
-        v = state.v.mul(beta).sub(g, alpha=alpha)
-        new = point.at(point.x.sub(g, alpha=alpha).add_(v, alpha=beta), self.depth)
+        v = add_(state.v.mul(beta), g, -alpha)
+        new = point.at(add(point.x, g, -alpha).add_(v, alpha=beta), self.depth)
         return new, _record(point, new, alpha), Velocity(v)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -16,17 +15,16 @@ from typing import Annotated, Any, NoReturn
 import torch
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Column, Table
 
 from firstish import __version__
 from firstish.errors import RankError
-from firstish.experiments import runner
+from firstish.experiments import plain_json, runner
 from firstish.experiments.console import Live, headline, table, trials, winners
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
 from firstish.experiments.observers import Observer, Several, Silent
-from firstish.experiments.ranks import first_decides, joined
+from firstish.experiments.ranks import first_decides, joined, world_size
 from firstish.experiments.report import write_report
 from firstish.experiments.settings import Settings
 from firstish.experiments.summary import digest, summarise
@@ -44,8 +42,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-console = Console()
-errors = Console(stderr=True)  # so that standard output holds results alone
+# Paths and messages are shown as they are: [v2] in one is no colour, and :x: no picture.
+_console = partial(Console, markup=False, emoji=False)
+console = _console()
+errors = _console(stderr=True)  # so that standard output holds results alone
 
 
 def _completes(names: Iterable[str]) -> Callable[[str], list[str]]:
@@ -84,16 +84,16 @@ def main(
 
 def _talk(quiet: bool, as_json: bool) -> Console:
     """Where what comes before the last line goes."""
-    return Console(quiet=True) if quiet or as_json else console
+    return _console(quiet=True) if quiet or as_json else console
 
 
 def _print_json(content: object) -> None:
-    print(json.dumps(content, indent=1, allow_nan=False))
+    print(plain_json.dumps(content, indent=1))
 
 
 def _fail(error: Exception, more: str = "") -> NoReturn:
     told = f"firstish: {error}{more}"
-    errors.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
+    errors.print(told, style="red", highlight=False, soft_wrap=True)
     raise typer.Exit(2)
 
 
@@ -156,8 +156,8 @@ def _options(
 
 def _check_device(device: str) -> None:
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        torch.ones(1, device=device).sum().item()  # the device "meta" has no numbers to give
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
         raise ValueError(
             f"--device {device} cannot be used: {reason}. Use one that this torch has, such as cpu."
@@ -257,7 +257,7 @@ def run(
     except KeyboardInterrupt:
         if os.environ.get("RANK", "0") == "0":
             again = _resumption(None if out else folder)
-            errors.print(f"interrupted; go on with: {again}", soft_wrap=True, highlight=False)
+            errors.print(f"interrupted; go on with: {again}", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     report(folder, quiet, as_json)
 
@@ -265,7 +265,7 @@ def run(
 def _resumption(folder: Path | None) -> str:
     """The command that goes on with this run; the folder is named if the user had not."""
     start = ["firstish"]
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if world_size() > 1:
         each = os.environ.get("LOCAL_WORLD_SIZE", "1")
         start = ["torchrun", "--nproc-per-node", each, "-m", "firstish"]
     words = [w for w in sys.argv[1:] if w != "--resume"]
@@ -363,11 +363,11 @@ def show_data(
         where = Column("where, or how to get it", overflow="fold")  # an address is wanted whole
         shown = Table("data set", "files", where)
         for key in sets:
-            shown.add_row(key, *map(escape, _files(key, places)))
+            shown.add_row(key, *_files(key, places))
     except MISTAKES as error:
         _fail(error)
     console.print(shown)
-    console.print(f"searched: {', '.join(map(str, places))}", highlight=False)
+    console.print(f"searched: {', '.join(map(str, places))}", highlight=False, soft_wrap=True)
 
 
 def _files(name: str, places: Sequence[Path]) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,3 +119,35 @@ def best_so_far(rows: list[dict[str, Any]]) -> list[float]:
         lowest = min(lowest, row["value"])
         out.append(lowest)
     return out
+
+
+RISE = 1e3
+"""A figure shows values up to so many times the first one: what diverges leaves it at the top."""
+
+DECADES = 40
+"""A figure spans at most so many powers of ten, counted from the top."""
+
+LARGEST = 1e200
+"""Beyond this, and below its inverse, matplotlib's search for ticks leaves the range of floats."""
+
+
+def window(values: Iterable[float], first: float | None = None) -> tuple[float, float]:
+    """The limits of a logarithmic axis for these values; 1 and 10 if it can show none of them.
+
+    Args:
+        values: any floats; those that are not positive have no place on the axis.
+        first: where the curves begin, if what rises far above it is to be cut off.
+
+    >>> low, high = window([1.0, 0.0, 1e-4, 1e264], first=1.0)
+    >>> f"{low:.1e}, {high:.1e}"
+    '4.5e-05, 2.2e+03'
+    """
+    shown = [min(max(v, 1 / LARGEST), LARGEST) for v in values if v > 0]
+    if not shown:
+        return 1.0, 10.0
+    low, high = min(shown), max(shown)
+    if first is not None:
+        high = min(high, RISE * max(low, first))
+    low = max(low, high / 10**DECADES)
+    margin = 10 ** max(0.05 * math.log10(high / low), 0.1)
+    return low / margin, high * margin

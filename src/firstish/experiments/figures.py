@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from firstish.experiments.curves import best_so_far, look, spaced, thin
+from firstish.experiments.curves import best_so_far, look, spaced, thin, window
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.summary import Summary, summarise
 from firstish.problems import get
@@ -111,9 +111,10 @@ def _backtracking(summary: Summary) -> Figure | None:
         return None
     figure, axes = _canvas(1, 7.2)
     means = {line.key: line.backtracks or 0.0 for line in summary.lines}
-    for key in (_headline(summary), *keys):
-        if key in summary.rows:
-            _curve(axes[0], summary, key, "oracle_calls", "value", f" ({means[key]:.2f})")
+    drawn = [k for k in (_headline(summary), *keys) if k in summary.rows]
+    _frame(axes[0], summary, drawn, "oracle_calls", "value")
+    for key in drawn:
+        _curve(axes[0], summary, key, "oracle_calls", "value", f" ({means[key]:.2f})")
     _label(axes[0], "oracle calls", "objective")
     figure.legend(**_LEGEND, **_BESIDE)
     axes[0].set_title("mean backtracks per iteration in brackets", fontsize=9)
@@ -154,7 +155,9 @@ def _three(
     if not steps:
         return None
     figure, axes = _canvas(3, 13)
-    for key in [scaled, *_present(summary, rivals)]:
+    drawn = [scaled, *_present(summary, rivals)]
+    _frame(axes[0], summary, drawn, "oracle_calls", field)
+    for key in drawn:
         _curve(axes[0], summary, key, "oracle_calls", field)
     _crosses(axes[0], [(r["oracle_calls"], r[field]) for r in steps if r["curvature"] == "NC"])
     _per_iteration(axes[1], steps, "scale", scaled)
@@ -181,8 +184,10 @@ def _one(
     if len(keys) < 2 or len(values) < 2:  # no method has moved
         return None
     figure, axes = _canvas(1, 7.2)
+    field = "gap" if gap else "value"
+    _frame(axes[0], summary, keys, abscissa, field)
     for key in keys:
-        _curve(axes[0], summary, key, abscissa, "gap" if gap else "value")
+        _curve(axes[0], summary, key, abscissa, field)
     seconds = "processor seconds" if summary.run.get("processor_time") else "seconds"
     words = {"oracle_calls": "oracle calls", "seconds": seconds}
     _label(axes[0], words[abscissa], "objective above the lowest" if gap else "objective")
@@ -196,8 +201,7 @@ def _curve(
     position = list(summary.rows).index(key)
     style = look(key, position)
     rows = summary.rows[key]
-    base = 0.0 if field != "gap" else summary.lowest or 0.0
-    name = "value" if field == "gap" else field
+    base, name = _measured(summary, field)
     jumpy = parse_choice(key).name in _NON_MONOTONE and name == "value"
     if jumpy:  # what it holds on to is what counts; the iterates themselves stay in the background
         if field != "gap":
@@ -220,12 +224,34 @@ def _curve(
         markevery=spaced(along, position),
         label=style.label + suffix,
     )
+
+
+def _measured(summary: Summary, field: str) -> tuple[float, str]:
+    """What the field is counted from, and which column of the rows holds it."""
+    return (summary.lowest or 0.0, "value") if field == "gap" else (0.0, field)
+
+
+def _frame(axis: Axes, summary: Summary, keys: Sequence[str], abscissa: str, field: str) -> None:
+    """Both axes logarithmic, with limits that leave room for what did not diverge.
+
+    They are set before anything is drawn: matplotlib's own search for limits overflows where a
+    method diverged.
+    """
+    base, name = _measured(summary, field)
+    rows = [r for key in keys for r in summary.rows[key]]
+    firsts = [summary.rows[key][0][name] - base for key in keys if summary.rows[key]]
     axis.set_xscale("log")
     axis.set_yscale("log")
+    axis.set_xlim(window(r[abscissa] for r in rows))
+    axis.set_ylim(window((r[name] - base for r in rows), max(firsts, default=None)))
 
 
 def _per_iteration(axis: Axes, steps: list[dict[str, Any]], field: str, key: str) -> None:
     dotted = field == "step_size"
+    axis.set_xscale("log")  # negative curvature is met at the start, if at all
+    axis.set_yscale("log", base=2 if dotted else 10)
+    axis.set_xlim(window(r["iteration"] + 1 for r in steps))
+    axis.set_ylim(window([*((0.4, 2.5) if dotted else ()), *(r[field] for r in steps)]))
     axis.plot(
         [r["iteration"] + 1 for r in steps],
         [r[field] for r in steps],
@@ -235,11 +261,7 @@ def _per_iteration(axis: Axes, steps: list[dict[str, Any]], field: str, key: str
         markersize=3,
     )
     _crosses(axis, [(r["iteration"] + 1, r[field]) for r in steps if r["curvature"] == "NC"])
-    axis.set_xscale("log")  # negative curvature is met at the start, if at all
-    axis.set_yscale("log", base=2 if dotted else 10)
     if dotted:
-        values = [r[field] for r in steps]
-        axis.set_ylim(min([0.4, *values]) / 1.3, max([2.5, *values]) * 1.3)
         axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 

@@ -14,6 +14,8 @@ from firstish.objectives.group import Group
 
 T = TypeVar("T")
 
+_REMEDY = "Start the run with torchrun, which sets it, or alone with WORLD_SIZE unset."
+
 
 @contextmanager
 def joined(device: str, seconds: float) -> Iterator[Group]:
@@ -23,15 +25,48 @@ def joined(device: str, seconds: float) -> Iterator[Group]:
         device: gloo joins CPUs, NCCL joins GPUs.
         seconds: how long a rank waits for the others before it gives up.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    size = world_size()
+    if size == 1:
         yield Group()
         return
-    backend = "nccl" if device.startswith("cuda") else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
+    _meet(size, "nccl" if device.startswith("cuda") else "gloo", seconds)
     try:
         yield Group(dist.group.WORLD, device)
     finally:
         dist.destroy_process_group()
+
+
+def world_size() -> int:
+    """The number of processes that `torchrun` has started; 1 without it."""
+    return _number("WORLD_SIZE", range(1, 1_000_000), default="1")
+
+
+def _meet(size: int, backend: str, seconds: float) -> None:
+    """Join the others, where and as what the environment says."""
+    _number("RANK", range(size))
+    port = _number("MASTER_PORT", range(65536))
+    place = os.environ.get("MASTER_ADDR")
+    if not place:
+        raise ValueError(f"WORLD_SIZE is set, but not MASTER_ADDR. {_REMEDY}")
+    try:
+        dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
+    except dist.DistError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConnectionError(
+            f"The {size} processes did not meet at {place}:{port} within --timeout {seconds:g} "
+            f"seconds: {reason}"
+        ) from None
+
+
+def _number(name: str, allowed: range, default: str | None = None) -> int:
+    """The whole number in an environment variable."""
+    told = os.environ.get(name, default)
+    if told is None:
+        raise ValueError(f"WORLD_SIZE is set, but not {name}. {_REMEDY}")
+    if not told.isdecimal() or int(told) not in allowed:
+        among = f"a whole number from {allowed[0]} to {allowed[-1]}"
+        raise ValueError(f"The environment variable {name}={told} is not {among}. {_REMEDY}")
+    return int(told)
 
 
 def first_decides(group: Group, decide: Callable[[], T]) -> T:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from string import Template
@@ -14,7 +13,7 @@ import numpy as np
 from matplotlib.markers import MarkerStyle
 from plotly.offline import get_plotlyjs
 
-from firstish.experiments import winners
+from firstish.experiments import plain_json, winners
 from firstish.experiments.console import cells, headers, ranked
 from firstish.experiments.curves import best_so_far, look, thin
 from firstish.experiments.figures import DPI, FIGURES, MARKERS
@@ -49,7 +48,7 @@ def write_report(folder: Path, figures: list[Path]) -> Path:
             for k, v in {**summary.run, "objective": problem.formula}.items()
         ),
         plotly=get_plotlyjs(),
-        data=json.dumps(_curves(summary)).replace("</", "<\\/"),
+        data=plain_json.dumps(_curves(summary)).replace("</", "<\\/"),
     )
     path = folder / "report.html"
     path.write_text(page, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,7 @@ def summarise(folder: Path) -> Summary:
     run = storage.read_json(folder / "run.json")
     outcomes = storage.read_json(folder / "summary.json")["methods"]
     rows = {k: storage.read_rows(p) for k in outcomes if (p := folder / f"{k}.jsonl").exists()}
-    values = [r["value"] for rs in rows.values() for r in rs]
-    lowest = min(values, default=None)
+    lowest = _lowest([r for rs in rows.values() for r in rs])
     lines = [
         _line(key, outcome, rows.get(key, []), run["gtol"], lowest, _tuning(folder, key))
         for key, outcome in outcomes.items()
@@ -82,6 +82,11 @@ def digest(summary: Summary) -> dict[str, Any]:
         "gaps": GAPS,
         "methods": [asdict(line) for line in summary.lines],
     }
+
+
+def _lowest(rows: list[dict[str, Any]]) -> float | None:
+    """The lowest value on record; one that is not finite is no value."""
+    return min((r["value"] for r in rows if math.isfinite(r["value"])), default=None)
 
 
 def _tuning(folder: Path, key: str) -> dict[str, Any] | None:
@@ -114,7 +119,7 @@ def _line(
         rate=outcome.get("rate"),
         outcome=outcome,
         tuning=tuning,
-        best=min((r["value"] for r in rows), default=None),
+        best=_lowest(rows),
         to_gap=gaps or tuple(Reached(None, None) for _ in GAPS),
         to_gtol=_first(rows, "grad_norm", gtol),
         unit_steps=_share(scaled, _is_unit),

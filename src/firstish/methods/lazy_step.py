@@ -12,7 +12,7 @@ from firstish._validate import check_count
 from firstish.line_search import Armijo
 from firstish.methods.base import Step
 from firstish.methods.pairs import Pair, direction, pair
-from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless
+from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless, resolved_length
 from firstish.objectives.base import Depth, Point
 from firstish.scaling import Curvature, curvature_case, require_finite
 from firstish.vectors import dot, norm
@@ -99,9 +99,11 @@ class LazyStep(ProposingMethod[LazyState]):
     def propose(self, point: Point, state: LazyState) -> Proposal:
         """The direction that the pairs give, with a product where they are not enough."""
         pairs, reason = self._pairs(point, state)
+        if not pairs:
+            return self._gradient(point, reason or "start")
         p = direction(pairs, point.grad)
         slope, length = dot(point.grad, p), norm(p)
-        if pairs and not _descends(slope, length, point.grad_norm):
+        if not _descends(slope, length, point.grad_norm):
             return self._gradient(point, "descent")
         return self._along(point, p, slope, length, reason, pairs)
 
@@ -119,8 +121,8 @@ class LazyStep(ProposingMethod[LazyState]):
         return (*state.pairs(), last)[-self.memory :], None
 
     def _gradient(self, point: Point, reason: str) -> Proposal:
-        g_norm = point.grad_norm
-        return self._along(point, point.grad.neg(), -g_norm * g_norm, g_norm, reason, ())
+        v, v_norm, ratio = point.grad_in_range()  # g = ratio v, and nearly always g = v
+        return self._along(point, v.neg(), -dot(point.grad, v), v_norm, reason, (), ratio)
 
     def _along(
         self,
@@ -130,8 +132,12 @@ class LazyStep(ProposingMethod[LazyState]):
         length: float,
         reason: str | None,
         pairs: tuple[Pair, ...],
+        unit: float = 1.0,
     ) -> Proposal:
-        """The step along p, scaled by a product if there is a reason for one."""
+        """The step along p, scaled by a product if there is a reason for one.
+
+        `unit` is the factor of p where the curvature gives none.
+        """
         s, case, pHp = 1.0, None, None
         if reason is not None:
             angle = point.angle(p, length)
@@ -141,6 +147,9 @@ class LazyStep(ProposingMethod[LazyState]):
                 s *= angle.cosine if reason == "start" else 1.0
             else:
                 require_finite(angle)
+                down = max(-slope / length / point.grad_norm, DESCENT)
+                longer = resolved_length(point, unit * length, down)
+                s = unit if longer == unit * length else longer / length
             pHp = (s * length) * ((s * length) * angle.rayleigh)
         columns = tuple(zip(*pairs, strict=True)) or ((),) * 4
         return Proposal(
@@ -158,4 +167,4 @@ class LazyStep(ProposingMethod[LazyState]):
 
 def _descends(slope: float, length: float, g_norm: float) -> bool:
     """Whether p is safely a descent direction."""
-    return math.isfinite(slope) and -slope >= DESCENT * g_norm * length
+    return 0 < -slope < math.inf and -slope >= DESCENT * g_norm * length

@@ -21,7 +21,7 @@ from firstish.methods.take_step import (
 )
 from firstish.objectives.base import Depth, Point
 from firstish.scaling import Angle, Curvature, LimitedScale, algorithm_1, check_cases
-from firstish.vectors import dot, norm, norm_and_cosine
+from firstish.vectors import add_, dot, norm, norm_and_cosine
 
 DESCENT = 1e-6  # least cosine of the angle between p and -g
 CHANGED = 0.3  # most that two values of <w_i, Hw_j> differ, at unit diagonal
@@ -60,7 +60,7 @@ class PlaneState:
         own = dot(moves[0], bends[0])
         forms: list[tuple[float, ...]] = [(own,)]
         for w, bend, row in zip(moves[1:], bends[1:], self.rows(), strict=False):
-            form = _agreed(dot(w, bends[0]), dot(moves[0], bend), own * row[-1])
+            form = _agreed(dot(w, bends[0]), dot(moves[0], bend), _root(own) * _root(row[-1]))
             forms.append((form, *row))
         return PlaneState(x, g, moves, bends, tuple(chain.from_iterable(forms)))
 
@@ -70,11 +70,13 @@ class PlaneState:
         return [self.forms[a:b] for a, b in pairwise(starts)]
 
 
-def _agreed(one: float, other: float, square: float) -> float:
+def _root(form: float) -> float:
+    return math.sqrt(form) if form > 0 else math.nan
+
+
+def _agreed(one: float, other: float, size: float) -> float:
     """The mean of two values for one form, or nan; they differ where H has changed."""
-    if square > 0 and abs(one - other) <= CHANGED * math.sqrt(square):
-        return (one + other) / 2
-    return math.nan
+    return (one + other) / 2 if abs(one - other) <= CHANGED * size else math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,20 +147,21 @@ class PlaneStep(ProposingMethod[PlaneState]):
         """
         if not here.moves:
             return None
-        g, g_norm, Hg = point.grad, angle.grad_norm, point.hvp(point.grad).vector
+        g, g_norm, ratio = point.grad_in_range()  # or g over a power of two
+        Hg = point.hvp(g).vector
         across = [dot(Hg, w) / g_norm for w in here.moves]  # uHw_i
         forms = [[angle.rayleigh], *([b, *row] for b, row in zip(across, here.rows(), strict=True))]
         sides = [1.0, *(dot(g, w) / g_norm for w in here.moves)]
         s, *weights = solve(forms, sides, self.sigma)
         if not any(weights):
             return None
-        p = g * -s
+        p = g * (-s * ratio)
         for t, w in zip(weights, here.moves, strict=True):
-            p.sub_(w, alpha=t * g_norm)
+            add_(p, w, -t * (ratio * g_norm))
         length, cosine = norm_and_cosine(p, g, g_norm)
         if not (-cosine >= DESCENT and math.isfinite(length)):
             return None
-        slope = g_norm * (cosine * length)
+        slope = point.grad_norm * (cosine * length)
         return Proposal(
             vector=p,
             slope=slope,

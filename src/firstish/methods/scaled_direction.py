@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from firstish.line_search import Armijo
 from firstish.methods.base import Step
 from firstish.methods.directions import AdamDirection, AnyDirection
-from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless
+from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless, resolved_length
 from firstish.objectives.base import Depth, Point
 from firstish.scaling import Curvature, LimitedScale, algorithm_1, check_cases
-from firstish.vectors import norm, norm_and_cosine
+from firstish.vectors import in_range, norm, norm_and_cosine
 
 DESCENT = 1e-8  # least cosine of the angle between p and -g
 
@@ -72,15 +72,20 @@ class ScaledDirection(ProposingMethod[Any]):
         """A direction, and one product along it."""
         g_norm = point.grad_norm
         p, state_after = self.direction.direction(point, state)
-        p_norm, name = norm(p), "direction"
+        p, p_norm, _ = in_range(p, norm(p))
+        name = "direction"
         down = -norm_and_cosine(point.grad, p, p_norm)[1] if math.isfinite(p_norm) else 0.0
         if not down >= DESCENT:
-            p, p_norm, down, name = point.grad.neg(), g_norm, 1.0, "gradient"
+            v, v_norm, _ = point.grad_in_range()
+            p, p_norm, down, name = v.neg(), v_norm, 1.0, "gradient"
         angle = point.angle(p, p_norm)
         case, scale = algorithm_1(angle, "CG", sigma=self.sigma, s_lpc=self.s_lpc, s_nc=self.s_nc)
-        strong = case is Curvature.SPC
-        # In SPC |s p| = -<g,p>/<p,Hp> |p|, else the length of the scaled gradient's step.
-        length = down * (g_norm / angle.rayleigh) if strong else g_norm * scale
+        strong, short = case is Curvature.SPC, False
+        if strong:
+            length = down * (g_norm / angle.rayleigh)  # |s p| = -<g,p>/<p,Hp> |p|
+        else:
+            length = resolved_length(point, g_norm * scale, down)
+            short = length > g_norm * scale
         s = length / p_norm
         return Proposal(
             vector=p,
@@ -88,7 +93,8 @@ class ScaledDirection(ProposingMethod[Any]):
             slope=-length * (g_norm * down) if 0 < s < math.inf else 0.0,  # <g, s p>
             length=length,
             curvature=length * (length * angle.rayleigh),  # <s p, H s p>
-            forward=case is Curvature.NC,
+            forward=short or case is Curvature.NC,
+            interpolate=short and case is not Curvature.NC,
             record=Step(curvature=case, scaling=name if strong else None, scale=s),
             state_after=state_after,
         )

@@ -110,7 +110,8 @@ class ScaledGradient(ProposingMethod[CycleState]):
             s_nc=self.s_nc,
         )
         if case is Curvature.SPC and name not in SCALES:
-            s = rule_scale(name, angle, self.sigma, RuleMemory(*state.memory))
+            memory = RuleMemory(*state.memory).relative_to(point.grad_in_range()[2])
+            s = rule_scale(name, angle, self.sigma, memory)
         return along_gradient(point, angle, case, s, scaling=name)
         # --8<-- [end:step]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from firstish.line_search import NOISE_ULPS, Armijo, Found, LineFunction, SearchState
+from firstish.line_search import NOISE_ULPS, TELLING, Armijo, Found, LineFunction, SearchState
 from firstish.methods.base import Failure, Step
 from firstish.objectives.base import Depth, Point
 from firstish.scaling import Angle, Curvature
@@ -53,16 +54,26 @@ class Proposal:
 def along_gradient(
     point: Point, angle: Angle, case: Curvature, s: float, scaling: str | None
 ) -> Proposal:
-    """The proposal p = -s g, with the curvature that the angle between g and Hg gives."""
-    length = s * angle.grad_norm  # |p|
+    """The proposal p = -s g, with the curvature that the angle between g and Hg gives.
+
+    An s that does not come from the curvature may be too short for f to show a decrease. It is then
+    lengthened, and the search grows it further while f falls.
+    """
+    v, _, ratio = point.grad_in_range()  # g = ratio v, and nearly always g = v
+    short = False
+    if case is not Curvature.SPC:
+        s, setting = resolved_scale(point, s), s
+        short = s > setting
+    length = s * point.grad_norm  # |p|
     L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|, or of its part along g
     return Proposal(
-        vector=point.grad,
-        weight=-s,
-        slope=-length * angle.grad_norm,  # <g, p>
+        vector=v,
+        weight=-s * ratio,
+        slope=-length * point.grad_norm,  # <g, p>
         length=length,
         curvature=length * (length * (angle.cosine * L1)),  # <p, Hp>
-        forward=case is Curvature.NC,
+        forward=short or case is Curvature.NC,
+        interpolate=short and case is not Curvature.NC,
         angle=angle,
         record=Step(
             curvature=case,
@@ -72,6 +83,27 @@ def along_gradient(
             local_lipschitz=None if angle.partial else L1,
         ),
     )
+
+
+def resolved_length(point: Point, length: float, down: float = 1.0) -> float:
+    """The length of a step: `length`, or more where rounding would hide a step so short.
+
+    For steps whose length comes not from the curvature but from a setting, s_lpc or s_nc, which
+    does not depend on the scales of f and x. `down` is the cosine between the step and -g.
+    """
+    noise = NOISE_ULPS * point.eps * abs(point.value)
+    ulp = torch.finfo(point.x.dtype).eps * norm(point.x)
+    if length * point.grad_norm * down > noise and length > NOISE_ULPS * ulp:
+        return length
+    telling = TELLING * noise / point.grad_norm / down
+    return max(length, TELLING * ulp, telling if telling < math.inf else 0.0)
+
+
+def resolved_scale(point: Point, s: float) -> float:
+    """The scale s, or more where rounding would hide the step -s g."""
+    length = s * point.grad_norm
+    longer = resolved_length(point, length)
+    return s if longer == length else min(longer / point.grad_norm, sys.float_info.max)
 
 
 class ProposingMethod(ABC, Generic[State]):

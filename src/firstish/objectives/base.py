@@ -12,7 +12,7 @@ from torch import Tensor
 
 from firstish.errors import NonFiniteError
 from firstish.scaling import Angle
-from firstish.vectors import dot, norm, norm_and_cosine
+from firstish.vectors import add, dot, in_range, norm, norm_and_cosine
 
 FLOAT64_EPS = torch.finfo(torch.float64).eps
 
@@ -94,6 +94,7 @@ class Point(ABC):
     _g: Tensor | None = None
     _g_norm: float | None = None
     _last_product: tuple[Tensor, Product] | None = None
+    _in_range: tuple[Tensor, float, float] | None = None
     _charged: Tensor | None = None  # the v whose curvature was counted before its product
 
     def __init__(self, x: Tensor, meter: Meter, depth: Depth) -> None:
@@ -131,6 +132,15 @@ class Point(ABC):
             self._g_norm = norm(self.grad)
         return self._g_norm
 
+    def grad_in_range(self) -> tuple[Tensor, float, float]:
+        """v, |v| and |g|/|v|, where v is the gradient divided by a power of two, for products.
+
+        v is g itself unless |g| is extreme; see `linalg.in_range`.
+        """
+        if self._in_range is None:
+            self._in_range = in_range(self.grad, self.grad_norm)
+        return self._in_range
+
     def hvp(self, v: Tensor) -> Product:
         """The Hessian-vector product Hv; 2 oracle calls after the gradient.
 
@@ -154,12 +164,12 @@ class Point(ABC):
         return dot(v, self.hvp(v).vector)
 
     def angle(self, v: Tensor | None = None, v_norm: float | None = None) -> Angle:
-        """|v|, |Hv| and the cosine between v and Hv; v is the gradient by default.
+        """|v|, |Hv| and the cosine between v and Hv; 2 oracle calls, for the product.
 
-        2 oracle calls, for the product.
+        By default v is the gradient, divided by a power of two if |g| is extreme.
         """
         if v is None or v_norm is None:
-            v, v_norm = self.grad, self.grad_norm
+            v, v_norm, _ = self.grad_in_range()
         product = self.hvp(v)
         length, cosine = norm_and_cosine(product.vector, v, v_norm)
         return Angle(v_norm, length, cosine, product.curvature_error(length, v_norm))
@@ -177,7 +187,7 @@ class Point(ABC):
 
     def along(self, p: Tensor, alpha: float, depth: Depth = "product") -> Point:
         """The point x + alpha p."""
-        return self.at(self.x.add(p, alpha=alpha), depth)
+        return self.at(add(self.x, p, alpha), depth)
 
     def accept(self) -> None:
         """Make this the current point, and commit side effects such as new buffers."""

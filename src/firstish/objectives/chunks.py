@@ -26,6 +26,7 @@ from torch.utils.data import (
 )
 
 from firstish._validate import check_count
+from firstish.objectives.random_state import RandomState
 
 Chunk = tuple[Any, Any]
 
@@ -202,9 +203,8 @@ class LoaderChunks(Chunks):
                 )
 
     def __iter__(self) -> Iterator[Chunk]:
-        state = torch.get_rng_state()
-        batches = iter(self._loader)  # draws a seed for its workers, also without any
-        torch.set_rng_state(state)
+        with RandomState.capture().replayed():
+            batches = iter(self._loader)  # draws a seed for its workers, also without any
         for batch in batches:
             chunk = as_chunk(batch)
             rows = rows_of(chunk)

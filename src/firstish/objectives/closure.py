@@ -70,7 +70,7 @@ class ClosureObjective(AutogradObjective):
         self.parameters = parameters
         self.trial_depth = trial_depth
         self.calls_backward = False
-        self.random_after: RandomState | None = None  # where one evaluation leaves the generators
+        self.random_after: RandomState | None = None  # where an evaluation that draws ends
         self._newest: Evaluation | None = None
         self._buffers: Buffers | None = None  # known from the first evaluation on
         self._committed: Sequence[Tensor] = ()  # what the buffers are until a point is accepted
@@ -186,9 +186,9 @@ class ClosureObjective(AutogradObjective):
             p.grad = None
         marks = self._mark()
         try:
-            with torch.enable_grad(), self._random.replayed():
+            with torch.enable_grad(), self._random.replayed() as drew:
                 returned = self._closure()
-                self.random_after = RandomState.capture()
+                self.random_after = RandomState.capture() if drew() else None
             return returned, self._unmarked(marks)
         finally:
             for p, grad in zip(self.parameters, kept, strict=True):

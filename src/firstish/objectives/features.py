@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from firstish.objectives.shared import ignored
+from firstish.objectives.sparse import parts, refuse_damaged
+
 _CALL = "LinearModel(features=...)"
 _INT32 = 2**31 - 1
+# Said by torch once per process to whoever makes the first CSR tensor.
+_BETA = "Sparse CSR tensor support is in beta"
 
 
 class Features:
@@ -67,17 +71,20 @@ class SparseMatrix(Protocol):
         """Compressed by rows."""
 
 
-def from_scipy(matrix: SparseMatrix) -> Tensor:
+def from_scipy(matrix: SparseMatrix, call: str = _CALL) -> Tensor:
     """A tensor that shares the memory of a SciPy matrix by rows; of another, a copy."""
+    refuse_damaged(matrix, call)
     A = matrix.tocsr()
+    if A is not matrix:
+        refuse_damaged(A, call)
+    # Made anew, because SciPy remembers what it once found out about arrays since changed.
+    A = type(A)(parts(A, "data", "indices", "indptr"), shape=A.shape)
     if not A.has_canonical_format:
         A = A.copy()
         A.sum_duplicates()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        arrays = (getattr(A, name) for name in ("indptr", "indices", "data"))
-        crow, col, entries = map(torch.from_numpy, arrays)
+    A.prune()  # what is stored after the last row
+    with ignored("The given NumPy array is not writable", _BETA):
+        crow, col, entries = map(torch.from_numpy, parts(A, "indptr", "indices", "data"))
         return torch.sparse_csr_tensor(crow, col, entries, A.shape, check_invariants=False)
 
 
@@ -100,6 +107,7 @@ def check_features(A: object) -> Tensor:
             f"`{_CALL}` must be float32 or float64, got {A.dtype}. "
             "Convert them, for example with `.double()`."
         )
+    refuse_damaged(A, _CALL)
     A = A.detach()
     entries = A if A.layout == torch.strided else _entries(A)
     # A sum is finite only where all its terms are, and makes no copy; it may also overflow.
@@ -124,9 +132,7 @@ def _compressed(A: Tensor) -> tuple[Tensor, Tensor]:
 
     Indices of 32 bits are what MKL takes; it would convert longer ones at every product.
     """
-    with warnings.catch_warnings():
-        # Said by torch once per process to whoever makes the first CSR tensor.
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+    with ignored(_BETA):
         A = A.to_sparse_csr()
         return _short(A), _short(_turned(A))
 

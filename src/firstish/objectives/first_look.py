@@ -20,6 +20,7 @@ from firstish.objectives.chunks import (
     rows_of,
     tensors_in,
 )
+from firstish.objectives.random_state import RandomState
 from firstish.objectives.summed import Sum, Summed, SummedLoss
 from firstish.objectives.watch import refuse_nondeterministic
 
@@ -53,14 +54,18 @@ class FirstLook:
             break
 
     def _same_twice(self, x: Tensor, chunk: Chunk) -> None:
-        state = torch.get_rng_state()
-        first = self._evaluate(x, chunk).total.item()
-        torch.set_rng_state(state)
-        second = self._evaluate(x, chunk).total.item()
+        state = RandomState.capture()
+
+        def evaluate() -> float:
+            return self._evaluate(x, chunk).total.item()
+
+        with state.replayed():
+            first = evaluate()
+        second = evaluate()  # which leaves the state moved, for others to see that it draws
         eps = torch.finfo(x.dtype).eps
         if abs(first) < float("inf") and not abs(first - second) <= 10 * eps * abs(first):
             refuse_nondeterministic(
-                lambda: self._evaluate(x, chunk), first, second, "the loss", self._model
+                state.replaying(evaluate), first, second, "the loss", self._model
             )
 
     def _adds_up(self, x: Tensor, chunk: Chunk) -> None:
@@ -110,11 +115,9 @@ class FirstLook:
             return
 
     def _draws(self, x: Tensor, chunk: Chunk) -> bool:
-        before = torch.get_rng_state()
-        self._evaluate(x, chunk)
-        drawn = not torch.equal(before, torch.get_rng_state())
-        torch.set_rng_state(before)
-        return drawn
+        with RandomState.capture().replayed() as drew:
+            self._evaluate(x, chunk)
+            return drew()
 
 
 def sum_not_mean(call: str, rows: int, value: float) -> ValueError:

@@ -12,8 +12,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from firstish.objectives.chunks import tensors_in
+from firstish.objectives.in_use import in_use
 from firstish.objectives.layout import Layout
 from firstish.objectives.loss import check_loss
+
+_COPY = "Give each thread a model of its own, for example `copy.deepcopy(model)`."
 
 
 class FunctionalLoss:
@@ -50,6 +53,8 @@ class FunctionalLoss:
         self.parameters = list(named.values())
         self._names = [f"model.{name}" for name in named]
         self._loss = _Loss(self.model, loss_fn)
+        # During a call the module's parameters are replaced by the tensors of that call.
+        self._alone = in_use(self.model.modules(), f"the model of `{call}`. {_COPY}")
 
     def is_of(self, module: nn.Module) -> bool:
         """True if `module` is the module passed, wrapped or unwrapped."""
@@ -74,7 +79,10 @@ class FunctionalLoss:
         swapped = dict(zip(self._names, self.layout.split(leaf), strict=True))
         swapped.update(buffers)
         try:
-            result: tuple[object, object] = functional_call(self._loss, swapped, (inputs, targets))
+            with self._alone:
+                result: tuple[object, object] = functional_call(
+                    self._loss, swapped, (inputs, targets)
+                )
         except RuntimeError as error:
             remedy = self._other_precision(inputs)
             if remedy is None:

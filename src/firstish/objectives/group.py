@@ -146,7 +146,8 @@ def warn_if_apart(call: str) -> None:
     if dist.is_available() and dist.is_initialized():
         size = dist.get_world_size()
     else:
-        size = int(os.environ.get("WORLD_SIZE", "1"))
+        told = os.environ.get("WORLD_SIZE", "1")
+        size = int(told) if told.isdecimal() else 1  # anything else is not torchrun's
     if size > 1:
         warnings.warn(
             f"`{call}(...)` has no `process_group=...`, and this is one of {size} processes: each "

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from firstish.objectives.base import Product
-from firstish.vectors import norm, norm_and_cosine
+from firstish.vectors import add, norm, norm_and_cosine
+
+SHORTEST = 1e-290  # differences over shorter distances underflow
 
 
 def double_backward(
@@ -83,6 +85,10 @@ def gradient_difference(
     curvature truncation may decide the sign. There the difference from x - e v is computed too: the
     difference of the two estimates the truncation, and their mean is free of it.
 
+    The default distance assumes a scale of 1 for small x. If |x| is below that distance and the
+    gradient changes completely over it, the scale is |x|. If the gradient is not finite at that
+    distance, shorter ones are tried.
+
     >>> x, v = torch.tensor([1.0, 2.0]).double(), torch.tensor([1.0, -1.0]).double()
     >>> f = lambda x: (x**3).sum() + x[0] * x[1]
     >>> g, H = torch.func.grad(f), torch.autograd.functional.hessian(f, x)
@@ -93,16 +99,47 @@ def gradient_difference(
     v_norm, root = norm(v), math.sqrt(eps)
     if v_norm == 0:
         return Product(torch.zeros_like(v))
+
+    def over(distance: float) -> Product:
+        return _difference_over(distance, gradient, x, g, v, v_norm, root, grad_scale)
+
+    if distance is not None:
+        return over(distance)
+    x_norm = norm(x)
+    distance = root * (1 + x_norm)
+    product = over(distance)
+    length = norm(product.vector)
+    if x_norm < distance and not length / v_norm * distance < norm(g) and x_norm > SHORTEST:
+        distance = root * x_norm
+        product = over(distance)
+        length = norm(product.vector)
+    while not math.isfinite(length) and distance * root > max(eps * x_norm, SHORTEST):
+        distance *= root
+        product = over(distance)
+        length = norm(product.vector)
+    return product
+
+
+def _difference_over(
+    distance: float,
+    gradient: Callable[[Tensor], Tensor],
+    x: Tensor,
+    g: Tensor,
+    v: Tensor,
+    v_norm: float,
+    root: float,
+    grad_scale: float,
+) -> Product:
+    """The difference over `distance`; `root` is sqrt(eps)."""
     # --8<-- [start:difference]
-    distance = root * (1 + norm(x)) if distance is None else distance
     e, natural = distance / v_norm, root * grad_scale / distance
     rounding = 2 * root * natural
-    vector = (gradient(x.add(v, alpha=e)) - g) / e
+    vector = (gradient(add(x, v, e)) - g) / e
     # --8<-- [end:difference]
     length, cosine = norm_and_cosine(vector, v, v_norm)
     if abs(cosine * length / v_norm) > min(1000 * root, 0.01) * natural:
         return Product(vector, relative_error=root, absolute_error=rounding)
-    other = (g - gradient(x.sub(v, alpha=e))) / e
+    other = (g - gradient(add(x, v, -e))) / e
     length, cosine = norm_and_cosine(vector - other, v, v_norm)
     truncation = abs(cosine * length / v_norm) / 2
     return Product((vector + other) / 2, root, rounding + truncation)

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from firstish.errors import ProductError
 from firstish.objectives.base import FLOAT64_EPS, Depth, Product
-from firstish.objectives.hvp import gradient_difference
+from firstish.objectives.hvp import SHORTEST, gradient_difference
 from firstish.vectors import norm
 
 Mode = Literal["auto", "double-backward", "difference", "gauss-newton"]
-_SHORTEST = 1e-290  # differences over shorter distances underflow
 
 
 class Differentiable(Protocol):
@@ -184,7 +183,7 @@ def contradicting_difference(
     distance = math.sqrt(eps) * (1 + norm(x))
     if length > 0:
         distance = min(distance, eps**0.25 * grad_norm / (length / v_norm))
-    if distance < _SHORTEST:
+    if distance < SHORTEST:
         return None
 
     def agree(a: Product, b: Product) -> bool:

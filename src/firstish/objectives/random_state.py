@@ -10,6 +10,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from firstish.objectives.turns import TURNS, Visit
+
 T = TypeVar("T")
 
 
@@ -23,7 +25,18 @@ class RandomState:
 
     @classmethod
     def capture(cls) -> RandomState:
-        """The state now."""
+        """The state now; while another thread replays one, the state that it will put back."""
+        with TURNS.guard:
+            visit, other = Visit.current(), TURNS.of_another()
+            state: RandomState | None = None
+            if visit is not None:
+                state = visit.state
+            elif other is not None:
+                state = other.outside
+            return cls._read() if state is None else state
+
+    @classmethod
+    def _read(cls) -> RandomState:
         on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         cuda = tuple(torch.cuda.get_rng_state_all()) if on_gpu else ()
         mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
@@ -39,7 +52,17 @@ class RandomState:
         )
 
     def restore(self) -> None:
-        """Go back to this state."""
+        """Go back to this state; while another thread replays one, have it put this one back."""
+        with TURNS.guard:
+            other = Visit.current() or TURNS.of_another()
+            if other is None:
+                self._write()
+            elif isinstance(other, Visit):
+                other.state = self
+            else:
+                other.outside = self
+
+    def _write(self) -> None:
         torch.set_rng_state(self.cpu)
         if self.cuda:
             torch.cuda.set_rng_state_all(list(self.cuda))
@@ -47,14 +70,53 @@ class RandomState:
             torch.mps.set_rng_state(self.mps)
 
     @contextmanager
-    def replayed(self) -> Iterator[None]:
-        """Run the block from this state, and leave the generators as they were before it."""
-        outside = RandomState.capture()
-        self.restore()
+    def replayed(self) -> Iterator[Callable[[], bool]]:
+        """Run the block from this state, and leave the generators as they were before it.
+
+        What it yields tells, inside the block, whether a random number was drawn in it.
+        """
+        if TURNS.mine():  # inside of another evaluation of this thread
+            outside = self._begin()
+            try:
+                yield self._left
+            finally:
+                outside._end()
+            return
+        visit = Visit(self, RandomState._begin)
         try:
-            yield
+            if visit.take():
+                yield self._left
+            else:
+                with visit:
+                    yield lambda: visit.turn is not None and self._left()
         finally:
-            outside.restore()
+            if visit.turn is not None:
+                TURNS.end(visit.turn, RandomState._end)
+
+    def replaying(self, evaluate: Callable[[], T]) -> Callable[[], T]:
+        """The function that runs from this state each time."""
+
+        def again() -> T:
+            with self.replayed():
+                return evaluate()
+
+        return again
+
+    def _begin(self) -> RandomState:
+        """Go to this state from the one returned. A state that is there already is not set."""
+        outside = RandomState._read()
+        if not self.same_as(outside):
+            self._write()
+        return outside
+
+    def _left(self) -> bool:
+        """Whether the generators are elsewhere now."""
+        return not self.same_as(RandomState._read())
+
+    def _end(self) -> None:
+        """Go to this state."""
+        if self._left():
+            self._write()
 
     def to_tensors(self) -> dict[str, list[Tensor]]:
         """Tensors for a state dict."""
@@ -85,8 +147,8 @@ class Replay:
         """Evaluate with gradients on: the loss may need a graph of its own."""
         if self.draws is False and torch.is_grad_enabled():
             return evaluate(*args)  # the usual case costs nothing
-        with torch.enable_grad(), self._state.replayed():
+        with torch.enable_grad(), self._state.replayed() as drew:
             result = evaluate(*args)
             if self.draws is None:
-                self.draws = not self._state.same_as(RandomState.capture())
+                self.draws = drew()
             return result

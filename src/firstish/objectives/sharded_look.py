@@ -15,6 +15,7 @@ from firstish.errors import NondeterministicError
 from firstish.objectives.chunks import Chunk, Chunks, TensorChunks, part, rows_of
 from firstish.objectives.first_look import mixed_rows, refuse_changing_data
 from firstish.objectives.group import Group
+from firstish.objectives.random_state import RandomState
 from firstish.objectives.shard import Shard
 from firstish.objectives.summed import SummedLoss
 from firstish.objectives.watch import refuse_nondeterministic
@@ -78,15 +79,19 @@ class ShardedLook:
 
     def _same_twice(self, x: Shard, mine: Sequence[Chunk]) -> tuple[float, bool]:
         """The sum, and whether the model draws random numbers."""
-        state = torch.get_rng_state()
-        first, _ = self._value(x, mine)
-        drawn = self._group.any(not torch.equal(state, torch.get_rng_state()))
-        torch.set_rng_state(state)
-        second, _ = self._value(x, mine)
+        state = RandomState.capture()
+
+        def evaluate() -> float:
+            return self._value(x, mine)[0]
+
+        with state.replayed() as drew:
+            first = evaluate()
+            drawn = self._group.any(drew())
+        second = evaluate()  # which leaves the state moved, for others to see that it draws
         if math.isfinite(first) and not abs(first - second) <= 10 * self._eps * abs(first):
-            again = lambda: self._value(x, mine)  # noqa: E731
-            refuse_nondeterministic(again, first, second, "the loss", self._model)
-        torch.set_rng_state(state)
+            refuse_nondeterministic(
+                state.replaying(evaluate), first, second, "the loss", self._model
+            )
         return first, drawn
 
     def _adds_up(self, x: Shard, mine: Sequence[Chunk]) -> None:
@@ -112,19 +117,19 @@ class ShardedLook:
         FSDP divides by the number of ranks unless told otherwise, and hooks may change gradients
         on their way. A kink, or a change of f that is lost in rounding, cannot tell.
         """
-        state = torch.get_rng_state()
+        state = RandomState.capture()
 
         def f(shift: float) -> float:
-            torch.set_rng_state(state)
-            return self._value(x.add(v, alpha=shift), mine)[0]
+            with state.replayed():
+                return self._value(x.add(v, alpha=shift), mine)[0]
 
-        here, _, g = self._gradient(x, mine)
+        with state.replayed():
+            here, _, g = self._gradient(x, mine)
         g_norm, eps = norm(g), self._eps
         if not 0 < g_norm < math.inf:
             return
         v, h = (g / g_norm).to(x.dtype), eps ** (1 / 3) * (1 + norm(x))
         ahead, behind = (f(h) - here) / h, (here - f(-h)) / h
-        torch.set_rng_state(state)
         lost = 20 * eps * abs(here) / h > 0.05 * g_norm
         if lost or not abs(ahead - behind) < 0.2 * g_norm:
             return

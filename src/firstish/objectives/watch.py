@@ -6,7 +6,8 @@ they are called. It stays outside of them, so that nothing of it is traced into 
 
 from __future__ import annotations
 
-import warnings
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from torch.nn.modules.module import (
 from torch.utils.hooks import RemovableHandle
 
 from firstish.errors import NondeterministicError
+from firstish.objectives.shared import Guard, ignored
 
 
 class Buffers:
@@ -57,28 +59,57 @@ class Buffers:
 
 @contextmanager
 def touched_buffers(found: Buffers) -> Iterator[None]:
-    """Collect the buffers of every module that is called inside the block."""
+    """Collect the buffers of every module that this thread calls inside the block."""
+    here = Here()
     handles: list[RemovableHandle] = []
 
     def enter(module: nn.Module, args: Any) -> None:
+        if not here:
+            return  # another thread's module
         refuse_replicas(module)
         handles.pop().remove()
         found.add(module)
-        handles.append(module.register_forward_hook(leave, always_call=True))
+        handles.append(_hook(module.register_forward_hook, leave, always_call=True))
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:
+        if not here:
+            return
         handles.pop().remove()
-        handles.append(register_module_forward_pre_hook(enter))
+        handles.append(_hook(register_module_forward_pre_hook, enter))
         found.eps = max([found.eps, *map(graph_eps, _with_graph(output))])
 
-    handles.append(register_module_forward_pre_hook(enter))
+    handles.append(_hook(register_module_forward_pre_hook, enter))
     try:
-        with warnings.catch_warnings():
-            # torch.compile notices the hook; it is gone before the compiled module runs.
-            warnings.filterwarnings("ignore", message="Using `torch.compile.*global hooks")
+        # torch.compile notices the hook; it is gone before the compiled module runs.
+        with ignored("Using `torch.compile.*global hooks"):
             yield
     finally:
         handles.pop().remove()
+
+
+class Here:
+    """True in the thread and process that made it: a global hook sees the modules of all threads.
+
+    A forked child keeps the hooks that other threads had in its parent.
+    """
+
+    def __init__(self) -> None:
+        self._made = self._now()
+
+    def __bool__(self) -> bool:
+        return self._now() == self._made
+
+    @staticmethod
+    def _now() -> tuple[int, int]:
+        return os.getpid(), threading.get_ident()
+
+
+_registering = Guard()  # torch numbers its hooks by a counter that two threads may read at once
+
+
+def _hook(register: Callable[..., RemovableHandle], *args: Any, **options: Any) -> RemovableHandle:
+    with _registering:
+        return register(*args, **options)
 
 
 def refuse_replicas(module: nn.Module) -> None:
@@ -172,11 +203,13 @@ class _Call(NamedTuple):
 
 def _calls(evaluate: Callable[[], object]) -> list[_Call]:
     calls: list[_Call] = []
+    here = Here()
 
     def note(module: nn.Module, args: Any, output: Any) -> None:
-        calls.append(_Call(module, _copies(args), _copies((output,))))
+        if here:
+            calls.append(_Call(module, _copies(args), _copies((output,))))
 
-    handle = register_module_forward_hook(note)
+    handle = _hook(register_module_forward_hook, note)
     try:
         evaluate()
     finally:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import _check_sample_weight
 
 from firstish.methods.named import method_of
+from firstish.objectives.sparse import refuse_damaged
 from firstish.sklearn.variables import Array
 
 
@@ -30,6 +31,12 @@ def settings(estimator: Any) -> None:
     if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
         raise ValueError(f"`{call}(max_iter=...)` must be an integer of at least 1, got {most!r}.")
     method_of(estimator.method, call)
+
+
+def samples(estimator: Any, X: Any, call: str) -> None:
+    """Raise if X is a damaged sparse matrix: scikit-learn's checks would follow its indices."""
+    if hasattr(X, "tocsr"):
+        refuse_damaged(X, f"{type(estimator).__name__}.{call}(X)")
 
 
 def sample_weights(X: Any, given: ArrayLike | None) -> Array | None:

@@ -18,6 +18,7 @@ from firstish.methods.named import method_of
 from firstish.objectives.families import Family, Multinomial
 from firstish.objectives.features import from_scipy
 from firstish.objectives.linear import LinearModel, LinearPoint
+from firstish.objectives.shared import ignored
 from firstish.objectives.substituted import Substituted, SubstitutedPoint
 from firstish.sklearn.variables import Array, Variables, cost, diagonal, whitened
 
@@ -60,9 +61,8 @@ class Task:
 
     def objective(self) -> LinearModel:
         """The mean loss, with the penalty divided by the sum of the weights too."""
-        with warnings.catch_warnings():
-            # An estimator fits the data of its own process, also if there are several processes.
-            warnings.filterwarnings("ignore", message=".*has no `process_group=")
+        # An estimator fits the data of its own process, also if there are several processes.
+        with ignored(".*has no `process_group="):
             return LinearModel(
                 as_tensor(self.A),
                 self.targets,
@@ -176,6 +176,5 @@ def as_tensor(array: Any) -> Tensor:
     """A tensor that shares the memory of the array; neither is written to."""
     if sp.issparse(array):
         return from_scipy(array)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+    with ignored("The given NumPy array is not writable"):
         return torch.from_numpy(array)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from firstish.methods.base import AnyMethod
 from firstish.objectives.families import Family, Logistic, Multinomial
-from firstish.sklearn.checks import above, sample_weights, settings
+from firstish.sklearn.checks import above, sample_weights, samples, settings
 from firstish.sklearn.fitting import Task, fit
 from firstish.sklearn.variables import Array
 
@@ -91,6 +91,7 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         """
         above("ScaledLogisticRegression", "C", self.C, 0.0)
         settings(self)
+        samples(self, X, "fit")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -133,6 +134,7 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     def decision_function(self, X: Any) -> Array:
         """The scores: (samples,), positive for `classes_[1]`, or (samples, classes)."""
         check_is_fitted(self)
+        samples(self, X, "decision_function")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         z: Array = X @ self.coef_.T + self.intercept_
         return z[:, 0] if z.shape[1] == 1 else z

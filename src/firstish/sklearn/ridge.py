@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from firstish.methods.base import AnyMethod
 from firstish.objectives.families import LeastSquares
-from firstish.sklearn.checks import above, sample_weights, settings
+from firstish.sklearn.checks import above, sample_weights, samples, settings
 from firstish.sklearn.fitting import Task, as_tensor, fit
 from firstish.sklearn.variables import Array
 
@@ -77,6 +77,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         """
         above("ScaledRidge", "alpha", self.alpha, 0.0, itself=True)
         settings(self)
+        samples(self, X, "fit")
         X, y = validate_data(
             self,
             X,
@@ -123,6 +124,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
     def predict(self, X: Any) -> Array:
         """The predicted numbers, shaped like y."""
         check_is_fitted(self)
+        samples(self, X, "predict")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         predicted: Array = X @ self.coef_.T + self.intercept_
         return predicted

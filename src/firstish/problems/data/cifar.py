@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import tarfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from firstish.problems.data.archives import tar_files
 from firstish.problems.data.catalogue import CIFAR10_BATCHES
 from firstish.problems.data.errors import refused
 from firstish.problems.data.images import LabelledImages, check_labels, open_image
 from firstish.problems.data.locate import Copy, locate
+from firstish.problems.data.reading import Content, check_digest
 
 CLASSES = (
     "airplane",
@@ -34,65 +33,81 @@ _LINES = len(CIFAR10_BATCHES) + 1  # of labels: the test batch has one too
 _SIDE = 32
 _PIXELS = 3 * _SIDE * _SIDE
 _RECORD = 1 + _PIXELS  # a label, then the red, the green and the blue plane
+_BESIDES = 1 << 14  # bytes in the archive for each batch: headers, padding, what goes with it
 
 
-def read_batch(content: bytes, where: Path | str, records: int = RECORDS) -> LabelledImages:
+def read_batch(content: Content, records: int = RECORDS) -> LabelledImages:
     """One batch of the binary version: records of a label byte and three planes of 1,024 bytes.
 
     Args:
-        content: the bytes of the file.
-        where: what to call it in the error.
+        content: of the file.
         records: how many it should hold.
     """
-    if len(content) % _RECORD:
+    where, data = content
+    if len(data) % _RECORD:
         raise refused(
             where,
             expected=f"whole records of {_RECORD} bytes",
-            found=f"{len(content):,} bytes, {len(content) % _RECORD} over",
+            found=f"{len(data):,} bytes, {len(data) % _RECORD} over",
         )
-    if len(content) != records * _RECORD:
-        found = len(content) // _RECORD
-        raise refused(where, expected=f"{records:,} records", found=f"{found:,}")
-    rows = np.frombuffer(content, np.uint8).reshape(records, _RECORD)
+    if len(data) != records * _RECORD:
+        raise refused(where, expected=f"{records:,} records", found=f"{len(data) // _RECORD:,}")
+    rows = np.frombuffer(data, np.uint8).reshape(records, _RECORD)
     labels = check_labels(rows[:, 0], len(CLASSES), where)
     return LabelledImages(rows[:, 1:].reshape(records, 3, _SIDE, _SIDE), labels, CLASSES)
 
 
-def read_sheet(path: Path, digits: str) -> bytes:
+def read_sheet(content: Content, digits: str) -> Content:
     """A WebP sheet and its labels, as the binary version would hold them.
 
     Args:
-        path: the sheet: as many rows of images of 32x32 as images in a row, left to right, top to
-            bottom.
+        content: the sheet: as many rows of images of 32x32 as images in a row, left to right, top
+            to bottom.
         digits: a digit for each image.
     """
     tiles = math.isqrt(len(digits))
-    image = open_image(path.read_bytes(), "WEBP", path)
     side = tiles * _SIDE
+    image = open_image(content, "WEBP", side * side)
     if image.size != (side, side) or image.mode != "RGB":
         found = f"{image.width}x{image.height} {image.mode}"
-        raise refused(path, expected=f"{side}x{side} RGB", found=found)
+        raise refused(content.where, expected=f"{side}x{side} RGB", found=found)
     sheet: NDArray[np.uint8] = np.asarray(image)
     grid = sheet.reshape(tiles, _SIDE, tiles, _SIDE, 3)
     rows = np.empty((tiles * tiles, _RECORD), np.uint8)
     rows[:, 0] = np.frombuffer(digits.encode("ascii"), np.uint8) - ord("0")
     rows[:, 1:] = grid.transpose(0, 2, 4, 1, 3).reshape(tiles * tiles, _PIXELS)
-    return rows.tobytes()
+    return Content(content.where, rows.tobytes())
 
 
-def read_digits(path: Path, length: int = RECORDS) -> list[str]:
+def read_digits(content: Content, length: int = RECORDS) -> list[str]:
     """The labels that go with the sheets: a line of digits for each batch, the test batch last."""
-    found = path.read_bytes().decode("latin-1").splitlines()
+    found = bytes(content.data).decode("latin-1").splitlines()
     if len(found) != _LINES:
-        raise refused(path, expected=f"{_LINES} lines", found=len(found))
+        raise refused(content.where, expected=f"{_LINES} lines", found=len(found))
     for number, line in enumerate(found, start=1):
         if len(line) != length or not (line.isascii() and line.isdigit()):
             raise refused(
-                path,
+                content.where,
                 expected=f"{length:,} digits in line {number}",
                 found=f"{len(line):,} characters, {line[:10]!r}...",
             )
     return found
+
+
+def read_archive(content: Content, count: int, records: int = RECORDS) -> list[Content]:
+    """The first batches of the binary version as it is published, a tar.gz archive.
+
+    Args:
+        content: of the archive.
+        count: how many batches.
+        records: how many a batch should hold; no more is unpacked.
+    """
+    files = tar_files(content, _LINES * (records * _RECORD + _BESIDES))
+    names = [f"cifar-10-batches-bin/data_batch_{k}.bin" for k in range(1, count + 1)]
+    for name in names:
+        if name not in files:
+            raise refused(content.where, expected=f"a file {name} in it", found="none")
+    return [files[name]() for name in names]
 
 
 def load_cifar10(data: Path | None = None, rows: int | None = None) -> LabelledImages:
@@ -110,56 +125,25 @@ def load_cifar10(data: Path | None = None, rows: int | None = None) -> LabelledI
     count = -(-rows // RECORDS)
     batches = []
     contents = _READERS[copy.form.name](copy, count)
-    for (where, content), checksum in zip(contents, CIFAR10_BATCHES[:count], strict=True):
-        batches.append(read_batch(content, where, RECORDS))
-        _check_batch(content, checksum, where)
+    for content, checksum in zip(contents, CIFAR10_BATCHES[:count], strict=True):
+        batches.append(read_batch(content, RECORDS))
+        check_digest(content, checksum)
     images = np.concatenate([batch.images for batch in batches])[:rows]
     labels = np.concatenate([batch.labels for batch in batches])[:rows]
     return LabelledImages(images, labels, CLASSES)
 
 
-def _check_batch(content: bytes, checksum: str, where: str) -> None:
-    found = hashlib.sha1(content, usedforsecurity=False).hexdigest()
-    if f"sha1:{found}" != checksum:
-        raise refused(where, expected=checksum.replace(":", " "), found=found)
+def _from_binary(copy: Copy, count: int) -> Iterator[Content]:
+    return (copy.read(k) for k in range(count))
 
 
-def _from_binary(copy: Copy, count: int) -> Iterator[tuple[str, bytes]]:
-    for path in copy.paths[:count]:
-        yield str(path), path.read_bytes()
+def _from_sheets(copy: Copy, count: int) -> Iterator[Content]:
+    lines = read_digits(copy.read(len(copy.paths) - 1), RECORDS)
+    return (read_sheet(copy.read(k), lines[k]) for k in range(count))
 
 
-def _from_sheets(copy: Copy, count: int) -> Iterator[tuple[str, bytes]]:
-    copy.verify()
-    *sheets, labels = copy.paths
-    for path, digits in zip(sheets[:count], read_digits(labels, RECORDS)[:count], strict=True):
-        yield str(path), read_sheet(path, digits)
-
-
-def _from_archive(copy: Copy, count: int) -> Iterator[tuple[str, bytes]]:
-    (path,) = copy.verify().paths
-    names = [f"cifar-10-batches-bin/data_batch_{k}.bin" for k in range(1, count + 1)]
-    found = read_members(path, names)
-    for name in names:
-        yield f"{path}: {name}", found[name]
-
-
-def read_members(path: Path, names: list[str]) -> dict[str, bytes]:
-    """The contents of some files of a tar archive, in one pass and without unpacking it."""
-    found: dict[str, bytes] = {}
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            for member in archive:
-                if member.name in names and member.isreg():
-                    stream = archive.extractfile(member)
-                    assert stream is not None
-                    found[member.name] = stream.read()
-    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        raise refused(path, expected="a whole tar.gz archive", found=str(error)) from error
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise refused(path, expected=f"a file {missing[0]} in it", found="none")
-    return found
+def _from_archive(copy: Copy, count: int) -> Iterator[Content]:
+    return iter(read_archive(copy.read(), count, RECORDS))
 
 
 _READERS = {"binary": _from_binary, "archive": _from_archive, "sheets": _from_sheets}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import urllib.request
 from collections.abc import Callable
@@ -12,12 +13,13 @@ from typing import IO, Any
 from urllib.error import URLError
 
 from firstish.problems.data.errors import refused
-from firstish.problems.data.files import File, verify
+from firstish.problems.data.files import File
+from firstish.problems.data.reading import Content, check_bytes
 
 TIMEOUT = 30.0  # seconds without an answer
-LIMIT = 1 << 30  # bytes, where the size is not known
 OFFLINE = "FIRSTISH_OFFLINE"
 
+Check = Callable[[Content], object]
 Progress = Callable[[int, int | None], None]
 
 
@@ -44,18 +46,18 @@ def fetch(
     file: File,
     target: Path,
     *,
-    check: Callable[[Path], object] | None = None,
+    check: Check | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Download a file to `target`.
 
-    It is written beside the target under another name, checked, and renamed: a file at `target` is
-    whole or not there.
+    What came is checked before it is written, written beside the target under another name, and
+    renamed: a file at `target` is whole and right, or not there.
 
     Args:
         file: what to fetch, and what its bytes must be.
         target: where to put it.
-        check: called with the unnamed file, to raise if its structure is wrong.
+        check: called with what came, to raise if its structure is wrong.
         progress: called with the bytes so far and in all (None if unknown).
 
     Raises:
@@ -67,33 +69,41 @@ def fetch(
     if os.environ.get(OFFLINE):
         raise URLError(f"{OFFLINE} is set")
     target.parent.mkdir(parents=True, exist_ok=True)
+    with _open(file.url) as answer:
+        content = Content(file.url, _receive(answer, file, file.url, progress))
+    check_bytes(content, file)
+    if check is not None:
+        check(content)
+    _put(content.data, target)
+
+
+def _put(data: bytes | memoryview, target: Path) -> None:
+    """Write a file all at once: whatever happens, there is no part of it."""
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with _open(file.url) as answer, part.open("xb") as stream:
-            _copy(answer, stream, file, progress)
-        verify(part, file, file.url)
-        if check is not None:
-            check(part)
+        with part.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())  # or the name could outlive a crash, and the bytes not
         os.replace(part, target)
     finally:
         part.unlink(missing_ok=True)
 
 
-def _copy(answer: Any, stream: IO[bytes], file: File, progress: Progress | None) -> None:
-    """Copy the answer, and stop as soon as it is longer than it may be."""
-    stated = answer.headers.get("Content-Length")
-    total = int(stated) if stated and stated.isdigit() else None
-    wanted = file.size if file.exact else None
-    if wanted is not None and total is not None and total != wanted:
-        raise refused(file.url or "", expected=f"{wanted:,} bytes", found=f"{total:,}")
-    limit = LIMIT if wanted is None else wanted
-    done = 0
+def _receive(answer: Any, file: File, url: str, progress: Progress | None) -> bytes:
+    """The answer; refused as soon as it is, or says it will be, longer than it may be."""
+    stated = answer.headers.get("Content-Length") or ""
+    total = int(stated) if re.fullmatch("[0-9]{1,18}", stated) else None
+    if total is not None and total > file.most:
+        raise refused(url, expected=f"at most {file.most:,} bytes", found=f"{total:,}")
+    blocks, done = [], 0
     while block := answer.read(1 << 16):
+        blocks.append(block)
         done += len(block)
-        if done > limit:
-            raise refused(file.url or "", expected=f"at most {limit:,} bytes", found="more")
-        stream.write(block)
+        if done > file.most:
+            raise refused(url, expected=f"at most {file.most:,} bytes", found="more")
         if progress is not None:
             progress(done, total)
     if total is not None and done != total:
-        raise refused(file.url or "", expected=f"{total:,} bytes", found=f"{done:,}")
+        raise refused(url, expected=f"{total:,} bytes", found=f"{done:,}")
+    return b"".join(blocks)

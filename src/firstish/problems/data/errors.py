@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+_SHOWN = 200  # characters of what was found
 AGAIN = "Delete it and get it again; docs/data.md says from where."
 
 
@@ -19,4 +20,6 @@ def refused(
     where: Path | str, *, expected: object, found: object, remedy: str = AGAIN
 ) -> DataError:
     """The error for a file that will not be loaded: which, what it should hold, what it holds."""
-    return DataError(f"{where}: expected {expected}, found {found}. {remedy}")
+    told = str(found)  # of a damaged file it may be anything
+    told = told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
+    return DataError(f"{where}: expected {expected}, found {told}. {remedy}")

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from firstish.problems.data.errors import refused
-
 Part = Literal["train", "test"]
 
 
@@ -23,6 +21,7 @@ class File:
         checksum: "md5:..." or "sha1:...", of bytes that were held or as a publisher states it.
         exact: whether other bytes are refused. Where False, copies of the same data with other
             bytes exist (line ends), and the reader's own checks decide.
+        limit: the most bytes it may have where `size` is not binding.
         url: where its publisher offers it, https only.
         is_folder: whether it is a folder of images.
     """
@@ -32,12 +31,18 @@ class File:
     about: str = ""
     checksum: str | None = None
     exact: bool = True
+    limit: int = 1 << 28
     url: str | None = None
     is_folder: bool = False
 
     def __post_init__(self) -> None:
         if self.url is not None and not self.url.startswith("https://"):
             raise ValueError(f"`File(url=...)` must begin with https://, got {self.url!r}.")
+
+    @property
+    def most(self) -> int:
+        """The most bytes it may have: no more are read or fetched."""
+        return self.size if self.exact and self.size is not None else self.limit
 
     @property
     def words(self) -> str:
@@ -119,28 +124,6 @@ def digest(path: Path, algorithm: str) -> str:
         while block := stream.read(1 << 20):
             state.update(block)
     return state.hexdigest()
-
-
-def verify(path: Path, file: File, source: str | None = None) -> None:
-    """Refuse a file whose bytes are not the expected ones.
-
-    Args:
-        path: the file.
-        file: what it should be.
-        source: what to call it in the error; the path by default.
-    """
-    if not file.exact or file.is_folder:
-        return
-    where = source or path
-    size = path.stat().st_size
-    if file.size is not None and size != file.size:
-        raise refused(where, expected=f"{file.size:,} bytes", found=f"{size:,}")
-    if file.checksum is None:
-        return
-    algorithm, _, expected = file.checksum.partition(":")
-    found = digest(path, algorithm)
-    if found != expected:
-        raise refused(where, expected=f"{algorithm} {expected}", found=found)
 
 
 def inspect(file: File, folder: Path) -> FileStatus:

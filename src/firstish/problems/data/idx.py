@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ from firstish.problems.data.errors import refused
 from firstish.problems.data.files import Part
 from firstish.problems.data.images import LabelledImages, check_labels
 from firstish.problems.data.locate import locate
+from firstish.problems.data.reading import Content, unpack
 
 CLASSES = (
     "T-shirt/top",
@@ -31,59 +30,51 @@ ROWS: dict[Part, int] = {"train": 60_000, "test": 10_000}
 SIDE = 28
 
 
-def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
+def read_idx(content: Content, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """An array of bytes from a gzip-compressed IDX file.
 
     The format: two zero bytes, 8 for unsigned bytes, the number of dimensions; each dimension in
     four bytes, the highest first; the entries, the last index fastest.
 
     Args:
-        path: the file.
-        dimensions: how many it should have: 3 for images, 1 for labels.
+        content: of the file.
+        shape: what it should have; no more is unpacked.
     """
-    magic = bytes((0, 0, 8, dimensions))
-    try:
-        with gzip.open(path, "rb") as stream:
-            found = stream.read(4)
-            if found != magic:
-                raise refused(
-                    path, expected=f"IDX magic {magic.hex()}", found=found.hex() or "none"
-                )
-            header = stream.read(4 * dimensions)
-            if len(header) < 4 * dimensions:
-                raise refused(
-                    path, expected=f"{dimensions} dimensions", found="the end within the header"
-                )
-            shape = tuple(int(n) for n in np.frombuffer(header, ">u4"))
-            content = stream.read()
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise refused(path, expected="a whole gzip file", found=str(error)) from error
-    if len(content) != math.prod(shape):
-        wanted = " x ".join(map(str, shape))
-        raise refused(path, expected=f"{wanted} entries", found=f"{len(content):,} bytes of them")
-    entries: NDArray[np.uint8] = np.frombuffer(content, np.uint8).reshape(shape).copy()
+    begin = bytes((0, 0, 8, len(shape)))
+    head = len(begin) + 4 * len(shape)
+    where, data = unpack(content, "gzip", head + math.prod(shape))
+    if data[:4] != begin:
+        found = data[:4].hex() or "none"
+        raise refused(where, expected=f"IDX magic {begin.hex()}", found=found)
+    if len(data) < head:
+        raise refused(where, expected=f"{len(shape)} dimensions", found="the end within the header")
+    stated = tuple(int(n) for n in np.frombuffer(data, ">u4", len(shape), offset=4))
+    if stated != shape:
+        raise refused(where, expected=_times(shape), found=_times(stated))
+    if len(data) != head + math.prod(shape):
+        found = f"{len(data) - head:,} bytes of them"
+        raise refused(where, expected=f"{_times(shape)} entries", found=found)
+    entries: NDArray[np.uint8] = np.frombuffer(data, np.uint8, offset=head).reshape(shape).copy()
     return entries  # a copy, because torch wants it writable
 
 
+def _times(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
+
+
 def read_fashion_mnist(
-    images: Path, labels: Path, rows: int | None = None, side: int = SIDE
+    images: Content, labels: Content, rows: int, side: int = SIDE
 ) -> LabelledImages:
     """Images and labels from a pair of IDX files.
 
     Args:
         images: the file of images.
         labels: the file of labels.
-        rows: how many there should be; None for as many as there are.
+        rows: how many there should be of each.
         side: height and width of an image.
     """
-    pictures, numbers = read_idx(images, 3), read_idx(labels, 1)
-    rows = len(pictures) if rows is None else rows
-    if pictures.shape != (rows, side, side):
-        found = " x ".join(map(str, pictures.shape))
-        raise refused(images, expected=f"{rows} x {side} x {side} pixels", found=found)
-    if len(numbers) != rows:
-        raise refused(labels, expected=f"{rows} labels, one for each image", found=len(numbers))
-    return LabelledImages(pictures, check_labels(numbers, len(CLASSES), labels), CLASSES)
+    pictures, numbers = read_idx(images, (rows, side, side)), read_idx(labels, (rows,))
+    return LabelledImages(pictures, check_labels(numbers, len(CLASSES), labels.where), CLASSES)
 
 
 def load_fashion_mnist(part: Part = "train", data: Path | None = None) -> LabelledImages:
@@ -93,5 +84,5 @@ def load_fashion_mnist(part: Part = "train", data: Path | None = None) -> Labell
         part: "train" or "test".
         data: the folder to look in; None for the usual places.
     """
-    images, labels = locate("fashion-mnist", part, data).verify().paths
-    return read_fashion_mnist(images, labels, ROWS[part])
+    copy = locate("fashion-mnist", part, data)
+    return read_fashion_mnist(copy.read(0), copy.read(1), ROWS[part])

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import tarfile
-import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
 
+from firstish.problems.data.archives import Files, folder_files, tar_files, zip_files
 from firstish.problems.data.errors import refused
 from firstish.problems.data.extras import need
 from firstish.problems.data.files import Part
 from firstish.problems.data.images import LabelledImages, open_image
-from firstish.problems.data.locate import locate
+from firstish.problems.data.locate import Copy, locate
+from firstish.problems.data.reading import Content
 
 # WordNet's number of each class, its name, and how many images the two parts hold.
 _TABLE = (
@@ -39,63 +38,13 @@ COUNTS: dict[Part, dict[str, int]] = {
 ROWS: dict[Part, int] = {part: sum(counts.values()) for part, counts in COUNTS.items()}
 _FOLDERS: dict[Part, str] = {"train": "train", "test": "val"}
 
-Visit = Callable[[str, bytes], None]
-
-
-class _Folder:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def names(self) -> Iterator[str]:
-        for path in self.path.rglob("*"):
-            if path.is_file():
-                yield path.relative_to(self.path).as_posix()
-
-    def read(self, names: Iterable[str], visit: Visit) -> None:
-        for name in names:
-            visit(name, (self.path / name).read_bytes())
-
-
-class _Zip:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def names(self) -> Iterator[str]:
-        with zipfile.ZipFile(self.path) as archive:
-            yield from (entry.filename for entry in archive.infolist() if not entry.is_dir())
-
-    def read(self, names: Iterable[str], visit: Visit) -> None:
-        with zipfile.ZipFile(self.path) as archive:
-            for name in names:
-                visit(name, archive.read(name))
-
-
-class _Tar:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def names(self) -> Iterator[str]:
-        with tarfile.open(self.path, "r:gz") as archive:
-            yield from (member.name for member in archive if member.isreg())
-
-    def read(self, names: Iterable[str], visit: Visit) -> None:
-        wanted = set(names)
-        with tarfile.open(self.path, "r:gz") as archive:
-            for member in archive:  # in its own order: going back would unpack it again
-                if member.name in wanted and member.isreg():
-                    stream = archive.extractfile(member)
-                    assert stream is not None
-                    visit(member.name, stream.read())
-
-
-def _source(path: Path) -> _Folder | _Zip | _Tar:
-    if path.is_dir():
-        return _Folder(path)
-    return _Zip(path) if path.suffix == ".zip" else _Tar(path)
+_BYTES = 1 << 20  # the most an image may have; those of 160 px have some 10,000
+_PIXELS = 1 << 22  # the most an image may have
+_UNPACKED = 1 << 28  # the most bytes of an archive: 99 MB of JPEG images hardly grow
 
 
 def list_images(
-    names: Iterable[str], part: Part, counts: Mapping[str, int], where: Path
+    names: Iterable[str], part: Part, counts: Mapping[str, int], where: str
 ) -> list[str]:
     """The images of a part, sorted by class and name; refused if any is missing or out of place.
 
@@ -105,19 +54,20 @@ def list_images(
         counts: how many images each class should have.
         where: what to call it in the error.
     """
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str, ...], str] = {}
     for name in names:
         pieces = PurePosixPath(name).parts
         inside = pieces[pieces.index(_FOLDERS[part]) :] if _FOLDERS[part] in pieces[:2] else ()
         if not inside or any(piece.startswith(".") for piece in pieces):
             continue  # the other part, lists of noisy labels, what a file manager left
-        if len(inside) != 3 or inside[1] not in counts or not inside[2].endswith(".JPEG"):
+        known = len(inside) == 3 and inside[1] in counts and inside[2].endswith(".JPEG")
+        if not known or inside[1:] in found:
             raise refused(
                 where,
                 expected="files such as train/n01440764/name.JPEG of the known classes",
-                found=name,
+                found=repr(name),
             )
-        found[inside[1], inside[2]] = name
+        found[inside[1:]] = name
     here = Counter(wnid for wnid, _ in found)
     for wnid, count in counts.items():
         if here[wnid] != count:
@@ -127,49 +77,46 @@ def list_images(
 
 
 def read_imagenette(
-    path: Path,
+    files: Files,
+    where: str,
     part: Part = "train",
     *,
     size: int,
     rows: Sequence[int] | NDArray[np.intp] | None = None,
     counts: Mapping[str, int] | None = None,
 ) -> LabelledImages:
-    """Images from a folder, a .zip or a .tgz, resized to squares.
+    """Images resized to squares.
 
     Resized with Pillow's box filter, each new pixel the mean of those it covers; the aspect ratio
     is not kept. Grey images become RGB.
 
     Args:
-        path: the folder or the archive.
+        files: of a folder or an archive.
+        where: what to call it in an error.
         part: "train", or "test" for what the folders call val.
         size: height and width of the images returned.
         rows: which images, in which order, counted in the list sorted by class and name.
         counts: how many images each class should have; as published by default.
     """
     counts = COUNTS[part] if counts is None else counts
-    source = _source(path)
-    try:
-        names = list_images(source.names(), part, counts, path)
-        chosen = [names[row] for row in (range(len(names)) if rows is None else rows)]
-        pixels = _pixels(source, chosen, size)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error) as error:
-        raise refused(path, expected="a whole archive", found=str(error)) from error
+    names = list_images(files, part, counts, where)
+    chosen = [names[row] for row in (range(len(names)) if rows is None else rows)]
+    images = np.empty((len(chosen), 3, size, size), np.uint8)
+    for image, name in zip(images, chosen, strict=True):
+        image[:] = _pixels(files[name](), size)
     order = list(COUNTS[part])
     labels = np.array([order.index(PurePosixPath(name).parts[-2]) for name in chosen], np.int64)
-    return LabelledImages(pixels, labels, CLASSES)
+    return LabelledImages(images, labels, CLASSES)
 
 
-def _pixels(source: _Folder | _Zip | _Tar, names: Sequence[str], size: int) -> NDArray[np.uint8]:
+def _pixels(content: Content, size: int) -> NDArray[np.uint8]:
+    """One image, (3, size, size)."""
+    if len(content.data) > _BYTES:
+        raise refused(content.where, expected=f"at most {_BYTES:,} bytes", found="more")
     box = need("PIL.Image", "Reading JPEG images").Resampling.BOX
-    images = np.empty((len(names), 3, size, size), np.uint8)
-    place = {name: row for row, name in enumerate(names)}
-
-    def visit(name: str, content: bytes) -> None:
-        image = open_image(content, "JPEG", f"{source.path}: {name}").convert("RGB")
-        images[place[name]] = np.asarray(image.resize((size, size), box)).transpose(2, 0, 1)
-
-    source.read(names, visit)
-    return images
+    image = open_image(content, "JPEG", _PIXELS).convert("RGB").resize((size, size), box)
+    pixels: NDArray[np.uint8] = np.asarray(image).transpose(2, 0, 1)
+    return pixels
 
 
 def load_imagenette(
@@ -187,5 +134,14 @@ def load_imagenette(
         size: height and width of the images returned.
         rows: which images, in which order.
     """
-    (path,) = locate("imagenette", part, data).verify().paths
-    return read_imagenette(path, part, size=size, rows=rows)
+    copy = locate("imagenette", part, data)
+    return read_imagenette(
+        _READERS[copy.form.name](copy), str(copy.paths[0]), part, size=size, rows=rows
+    )
+
+
+_READERS: dict[str, Callable[[Copy], Files]] = {
+    "folder": lambda copy: folder_files(copy.paths[0], _BYTES),
+    "zip": lambda copy: zip_files(copy.read()),
+    "archive": lambda copy: tar_files(copy.read(), _UNPACKED),
+}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from firstish.problems.data.errors import refused
+from firstish.problems.data.errors import DataError, refused
 from firstish.problems.data.extras import need
+from firstish.problems.data.reading import Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +29,49 @@ class LabelledImages:
     classes: tuple[str, ...]
 
 
-def open_image(content: bytes, kind: str, where: Path | str) -> Any:
+def open_image(content: Content, kind: Literal["JPEG", "WEBP"], pixels: int) -> Any:
     """A Pillow image, read to its end.
 
     Args:
-        content: the bytes of the file.
-        kind: "JPEG" or "WEBP"; anything else is refused.
-        where: what to call it in the error.
+        content: of the file; another format than `kind` is refused.
+        kind: "JPEG", or "WEBP" in its lossless form without animation.
+        pixels: the most it may have. A larger one is refused before room is made for it.
     """
     image_module = need("PIL.Image", f"Reading {kind} images")
-    bomb = image_module.DecompressionBombError
+    if kind == "WEBP":  # Pillow makes room for all of it when it opens the file
+        _check_size(_webp_size(content), pixels, content)
     try:
-        image = image_module.open(io.BytesIO(content), formats=(kind,))
+        image = image_module.open(io.BytesIO(content.data), formats=(kind,))
+        _check_size(image.size, pixels, content)
         image.load()
-    except (OSError, SyntaxError, ValueError, bomb) as error:
-        raise refused(where, expected=f"a whole {kind} image", found=str(error)) from error
+    except DataError:
+        raise
+    except Exception as error:  # Pillow has no one error for damaged files
+        raise _no_image(content, kind, str(error)) from error
     return image
 
 
-def check_labels(labels: NDArray[np.uint8], classes: int, where: Path | str) -> NDArray[np.int64]:
+def _webp_size(content: Content) -> tuple[int, int]:
+    """Width and height in the header of a lossless WebP image: 14 bits each, less one."""
+    data = bytes(content.data[:25])
+    if data[:4] + data[8:16] + data[20:21] != b"RIFFWEBPVP8L\x2f":
+        raise _no_image(content, "WEBP", "another format")
+    bits = int.from_bytes(data[21:25], "little")
+    return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+
+
+def _check_size(size: tuple[int, int], pixels: int, content: Content) -> None:
+    width, height = size
+    if width * height > pixels:
+        found = f"{width}x{height}"
+        raise refused(content.where, expected=f"at most {pixels:,} pixels", found=found)
+
+
+def _no_image(content: Content, kind: str, found: str) -> DataError:
+    return refused(content.where, expected=f"a whole {kind} image", found=found)
+
+
+def check_labels(labels: NDArray[np.uint8], classes: int, where: str) -> NDArray[np.int64]:
     """Labels as integers; refused if one names no class."""
     wrong = np.flatnonzero(labels >= classes)
     if wrong.size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
+import io
 import math
 from array import array
 from collections.abc import Mapping
@@ -17,6 +17,11 @@ from firstish.problems.data.errors import DataError, refused
 from firstish.problems.data.extras import need
 from firstish.problems.data.files import Part
 from firstish.problems.data.locate import locate
+from firstish.problems.data.reading import Content, unpack
+
+_ROW = 1024  # bytes a row may take on average; those of phishing, the longest here, take 330
+_DIGITS = 18  # of an index, leading zeros included
+_SHOWN = 40  # bytes of a field, in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,11 @@ class Shape:
         """What the labels mean."""
         return self.classes or tuple(f"{label:g}" for label in self.labels)
 
+    @property
+    def most(self) -> int:
+        """How many bytes of text it may hold."""
+        return _ROW * sum(self.labels.values())
+
 
 SHAPES: dict[tuple[str, Part], Shape] = {
     ("mushrooms", "train"): Shape(
@@ -68,102 +78,102 @@ SHAPES: dict[tuple[str, Part], Shape] = {
 }
 
 
-def read_libsvm(path: Path, features: int | None = None) -> SparseData:
+def read_libsvm(content: Content, features: int, most: int) -> SparseData:
     """A LIBSVM file: on each line a label, then `index:value` with ascending indices from 1.
 
     What follows a # is left out, and so are empty lines.
 
     Args:
-        path: the file, plain or packed with bzip2 (told by its bytes, not its name).
-        features: how many columns; None for the highest index.
+        content: of the file, plain or packed with bzip2 (told by its bytes, not its name).
+        features: how many columns.
+        most: how many bytes of text it may hold; no more is unpacked.
     """
+    where, text = _text(content, most)
     labels, values = array("d"), array("d")
     columns, ends = array("q"), array("q", [0])
-    limit = math.inf if features is None else features
-    for number, line in enumerate(_text(path).split(b"\n"), start=1):
-        fields = line.partition(b"#")[0].split()
+    for number, line in enumerate(io.BytesIO(text), start=1):
+        fields = line.partition(b"#")[0].split(maxsplit=features + 1)
         if not fields:
             continue
         try:
             labels.append(_number(fields[0]))
             last = 0
             for field in fields[1:]:
-                last, value = _entry(field, last, limit)
+                last, value = _entry(field, last, features)
                 columns.append(last - 1)
                 values.append(value)
         except ValueError as error:
-            raise DataError(f"{path}, line {number}: {error}. Get the file again.") from None
+            raise DataError(f"{where}, line {number}: {error}. Get the file again.") from None
         ends.append(len(columns))
     if not labels:
-        raise refused(path, expected="rows of data", found="none")
-    width = features if features is not None else max(columns, default=-1) + 1
+        raise refused(where, expected="rows of data", found="none")
     sparse = need("scipy.sparse", "Reading LIBSVM files")
     matrix = sparse.csr_matrix(
-        (np.array(values), np.array(columns), np.array(ends)), shape=(len(labels), width)
+        (np.array(values), np.array(columns), np.array(ends)), shape=(len(labels), features)
     )
     numbers: NDArray[np.float64] = np.array(labels)
     return SparseData(matrix, numbers, tuple(f"{label:g}" for label in np.unique(numbers)))
 
 
-def _text(path: Path) -> bytes:
-    content = path.read_bytes()
-    if not content.startswith(b"BZh"):
-        return content
-    try:
-        return bz2.decompress(content)
-    except (OSError, ValueError, EOFError) as error:
-        raise refused(path, expected="a whole bzip2 file", found=str(error)) from error
+def _text(content: Content, most: int) -> Content:
+    if bytes(content.data[:3]) == b"BZh":
+        return unpack(content, "bzip2", most)
+    if len(content.data) > most:
+        raise refused(content.where, expected=f"at most {most:,} bytes of text", found="more")
+    return content
 
 
 def _number(text: bytes) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise ValueError(f"expected a number, found {_shown(text)}") from None
+        value = None
+    if value is None or b"_" in text:  # 1_000 is a number in Python only
+        raise ValueError(f"expected a number, found {_shown(text)}")
     if not math.isfinite(value):
         raise ValueError(f"expected a finite number, found {_shown(text)}")
     return value
 
 
-def _entry(field: bytes, last: int, limit: float) -> tuple[int, float]:
+def _entry(field: bytes, last: int, limit: int) -> tuple[int, float]:
     """An index and its value; the index must be above the last one and within the limit."""
     head, colon, tail = field.partition(b":")
     if not colon or not head.isdigit():
         raise ValueError(f"expected index:value with an index from 1, found {_shown(field)}")
-    index = int(head)
+    index = int(head[:_DIGITS])
     if index <= last:
         reason = f"an index above {last}" if last else "indices from 1"
         raise ValueError(f"expected {reason}, found {_shown(field)}")
-    if index > limit:
+    if index > limit or len(head) > _DIGITS:
         raise ValueError(f"expected indices up to {limit}, found {_shown(field)}")
     return index, _number(tail)
 
 
 def _shown(text: bytes) -> str:
-    return repr(text.decode("ascii", "backslashreplace"))
+    return repr(text[:_SHOWN].decode("ascii", "backslashreplace")) + "..." * (len(text) > _SHOWN)
 
 
-def check_shape(found: SparseData, shape: Shape, path: Path) -> SparseData:
+def check_shape(found: SparseData, shape: Shape, where: str) -> SparseData:
     """Refuse data whose labels, rows or entries are not what they must be."""
     labels, counts = np.unique(found.labels, return_counts=True)
     here = {float(label): int(count) for label, count in zip(labels, counts, strict=True)}
     unknown = [label for label in here if label not in shape.labels]
     if unknown:
         known = ", ".join(f"{label:g}" for label in shape.labels)
-        raise refused(path, expected=f"labels {known}", found=f"{unknown[0]:g}")
+        raise refused(where, expected=f"labels {known}", found=f"{unknown[0]:g}")
     if here != dict(shape.labels):
-        raise refused(path, expected=f"rows {_counted(shape.labels)}", found=_counted(here))
+        raise refused(where, expected=f"rows {_counted(shape.labels)}", found=_counted(here))
     if shape.ones is not None:
         entries = np.diff(found.features.indptr)
         wrong = np.flatnonzero(entries != shape.ones)
         if wrong.size:
             raise refused(
-                path,
+                where,
                 expected=f"{shape.ones} entries in every row",
                 found=f"{int(entries[wrong[0]])} in row {int(wrong[0]) + 1}",
             )
         if not np.all(found.features.data == 1):
-            raise refused(path, expected="no entry but 1", found="others")
+            raise refused(where, expected="no entry but 1", found="others")
     return SparseData(found.features, found.labels, shape.names)
 
 
@@ -186,8 +196,8 @@ def load_libsvm(name: str, part: Part = "train", data: Path | None = None) -> Sp
         raise ValueError(f"`load_libsvm` has no {name!r} ({part}). Use one of: {known}.")
     shape = SHAPES[name, part]
 
-    def read(path: Path) -> SparseData:
-        return check_shape(read_libsvm(path, shape.features), shape, path)
+    def read(content: Content) -> SparseData:
+        found = read_libsvm(content, shape.features, shape.most)
+        return check_shape(found, shape, content.where)
 
-    (path,) = locate(name, part, data, check=read).paths
-    return read(path)
+    return read(locate(name, part, data, check=read).read())

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 
 from firstish.problems.data import catalogue
-from firstish.problems.data.download import fetch
+from firstish.problems.data.download import Check, fetch
 from firstish.problems.data.errors import MissingDataError
-from firstish.problems.data.files import DataSet, Form, Part, verify
+from firstish.problems.data.files import DataSet, Form, Part
 from firstish.problems.data.folders import VARIABLE, cache, folders
+from firstish.problems.data.reading import Content, read_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,9 @@ class Copy:
     form: Form
     paths: tuple[Path, ...]
 
-    def verify(self) -> Copy:
-        """Refuse files with other bytes than they should have."""
-        for path, file in zip(self.paths, self.form.files, strict=True):
-            verify(path, file)
-        return self
+    def read(self, k: int = 0) -> Content:
+        """The content of file number `k`; refused if its bytes are not what they should be."""
+        return read_file(self.paths[k], self.form.files[k])
 
 
 def locate(
@@ -33,7 +31,7 @@ def locate(
     part: Part = "train",
     data: Path | None = None,
     *,
-    check: Callable[[Path], object] | None = None,
+    check: Check | None = None,
 ) -> Copy:
     """Find a complete copy, its checksums not yet looked at; fetch one if there is none.
 
@@ -59,7 +57,7 @@ def locate(
         raise MissingDataError(_directions(dataset, forms, places, home, error)) from error
 
 
-def _fetch(form: Form, home: Path, check: Callable[[Path], object] | None) -> Copy:
+def _fetch(form: Form, home: Path, check: Check | None) -> Copy:
     for file in form.files:
         if file.find(home) is None:
             fetch(file, home / file.path, check=check)
