@@ -1,4 +1,4 @@
-"""The errors a caller may want to catch by name."""
+"""Exceptions that callers may want to catch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class NondeterministicError(ValueError):
 
 
 class ProductError(RuntimeError):
-    """A Hessian-vector product could not be computed in the way that was asked for."""
+    """The requested kind of Hessian-vector product could not be computed."""
 
 
 class RankError(ConnectionError):

@@ -6,7 +6,7 @@ With `gg = <g,g>`, `gHg = <g,Hg>` and `HgHg = <Hg,Hg>`:
     LPC  limited positive curvature   0 <= gHg <= sigma gg               s_lpc in (0, 1/sigma]
     NC   negative curvature           gHg <  0                           s_nc > 0
 
-Nothing here knows of tensors: floats in, floats out.
+All functions take and return floats, not tensors.
 """
 
 from __future__ import annotations
@@ -37,17 +37,16 @@ class Curvature(Enum):
 class Angle(NamedTuple):
     """|g|, |Hg| and the cosine between g and Hg: all that the cases and the scales need.
 
-    Products such as gg and HgHg never appear, so nothing overflows while the norms themselves
-    are finite. Where |g| is extreme, g stands for g over a power of two: cases and scales are the
-    same.
+    Squares such as gg and HgHg are never formed, so nothing overflows while the norms are finite.
+    If |g| is extreme, g is the gradient divided by a power of two: cases and scales are the same.
 
     Attributes:
         grad_norm: |g|, positive.
         product_norm: |Hg|.
-        cosine: gHg / (|g| |Hg|), clipped to [-1, 1]; 0 where Hg = 0.
-        error: a bound on |<g, (H~ - H) g>| / gg when the product H~g is not exact.
-        partial: whether only the part of Hg along g is known, which is enough for the cases and
-            the CG scale; `product_norm` is then its length and `cosine` -1 or 1.
+        cosine: gHg / (|g| |Hg|), clipped to [-1, 1]; 0 if Hg = 0.
+        error: a bound on |<g, (H~ - H) g>| / gg if the product H~g is not exact.
+        partial: True if only the component of Hg along g is known. It is enough for the cases and
+            the CG scale; `product_norm` is then its length and `cosine` is -1 or 1.
     """
 
     grad_norm: float
@@ -69,7 +68,7 @@ class Angle(NamedTuple):
 
 @lru_cache
 def parse_cycle(scaling: str) -> tuple[str, ...]:
-    """The scales a name stands for, in order.
+    """The scales in the name of a cycle, in order.
 
     >>> parse_cycle("CGMR")
     ('CG', 'MR')
@@ -92,7 +91,7 @@ def algorithm_1(
     Args:
         angle: |g|, |Hg| and the cosine between g and Hg.
         name: the scale in SPC: "CG", "MR" or "GM".
-        sigma: curvature above which it counts as strong.
+        sigma: the curvature gHg/gg above which it is strong.
         s_lpc: the scale in LPC.
         s_nc: the scale in NC.
 
@@ -108,7 +107,7 @@ def algorithm_1(
 def unscaled(
     case: Curvature, angle: Angle, *, sigma: float, s_lpc: LimitedScale, s_nc: float
 ) -> float:
-    """The scale of LPC and NC, where the curvature gives none."""
+    """The scale in LPC and NC, which does not depend on the curvature."""
     require_finite(angle)
     if case is Curvature.NC:
         return s_nc
@@ -120,11 +119,11 @@ def unscaled(
 
 
 def require_finite(angle: Angle) -> None:
-    """Raise if the product is not finite; within a run that is how the run ends."""
+    """Raise if the product is not finite; a run then ends as not finite."""
     if not math.isfinite(angle.product_norm):
         raise NonFiniteError(
             "The Hessian-vector product is not finite at the starting point although f and its "
-            "gradient are. Look for a root at 0 (such as sqrt or norm), or start elsewhere."
+            "gradient are. Check for a root at 0 (such as sqrt or norm), or start elsewhere."
         )
 
 
@@ -140,7 +139,7 @@ def check_cases(call: str, sigma: float, s_lpc: LimitedScale, s_nc: float) -> No
         if sigma == 0:
             raise ValueError(
                 f"`{call}(s_lpc='1/sigma')` needs sigma > 0, got sigma=0. "
-                "Pass a number, or leave it out."
+                "Pass a number, or omit it."
             )
     elif not (0 < s_lpc < math.inf and s_lpc * sigma <= 1):
         raise ValueError(
@@ -149,11 +148,11 @@ def check_cases(call: str, sigma: float, s_lpc: LimitedScale, s_nc: float) -> No
 
 
 def curvature_case(angle: Angle, sigma: float) -> Curvature:
-    """SPC, LPC or NC; an inexact product decides only where its error cannot.
+    """SPC, LPC or NC, with a margin for the error of an inexact product.
 
         SPC  if gHg - e > sigma gg,    NC  if gHg + e < 0,    LPC otherwise;    e = angle.error gg
 
-    A curvature so small that the CG step |g| / (gHg / gg) overflows is limited, not strong.
+    A curvature so small that the length |g| / (gHg / gg) of the CG step overflows is LPC.
 
     >>> curvature_case(Angle(grad_norm=1.0, product_norm=2.0, cosine=1.0), sigma=1e-6)
     <Curvature.SPC: 'SPC'>
@@ -175,7 +174,7 @@ def scale(name: str, angle: Angle, sigma: float) -> float:
     GM = |g| / |Hg|        MR = cosine GM        CG = GM / cosine
     """
     if angle.partial and name != "CG":
-        raise ValueError(f"`scale('{name}', ...)` needs |Hg|: ask the point for its whole `angle`.")
+        raise ValueError(f"`scale('{name}', ...)` needs |Hg|: use `point.angle()`.")
     # --8<-- [start:scales]
     GM = angle.grad_norm / angle.product_norm
     s = GM / angle.cosine if name == "CG" else angle.cosine * GM if name == "MR" else GM

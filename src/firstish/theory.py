@@ -1,15 +1,15 @@
-"""What the paper promises, as numbers: ask before a run, or check one afterwards.
+"""The paper's bounds as functions of its constants, to plan a run or to check one.
 
-The paper's letters, and ours:
+The paper's symbols and our argument names:
 
     sigma  curvature above which a step is SPC      L1  gradient_lipschitz: |Hg| <= L1 |g|
-    rho    Armijo's share of the decrease           L2  hessian_lipschitz, along -g
+    rho    constant of Armijo's condition           L2  hessian_lipschitz, along -g
     theta  factor between line search trials        D   hessian_error: |<g,(H - H~)g>| <= D gg
     s_lpc, s_nc  scales of LPC and NC steps         mu, M  extreme eigenvalues of H near x*
 
-The bounds are for the worst case and mostly tiny: with `sigma = 1e-6` the unit-step radius is
-nothing, though unit steps are the rule. Where f is mu-strongly convex, pass `sigma=mu`.
-Where the paper needs correcting (docs/errata.md) the corrected bound is the default.
+These are worst-case bounds and often very pessimistic: with `sigma = 1e-6` the unit-step radius is
+almost 0, although most steps of a run are unit steps. If f is mu-strongly convex, pass `sigma=mu`.
+Where the paper needs a correction (docs/errata.md), the corrected bound is the default.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 
 def hessian_error_allowed(*, sigma: float, rho: float = 1e-4, s_nc: float = 1.0) -> float:
-    """The largest D for which an inexact Hessian still gives unit steps near a stationary point.
+    """The largest Hessian error D that still allows unit steps near a stationary point.
 
         2 min{ sigma (1/2 - rho), (1 - rho) / s_nc }
 
-    Pass `s_nc=0` where f is convex, so that no step is NC.
+    Pass `s_nc=0` if f is convex: no step is NC then.
     """
     _check_at_least_zero("hessian_error_allowed", sigma=sigma, s_nc=s_nc)
     _check_rho("hessian_error_allowed", rho)
@@ -42,8 +42,8 @@ def unit_step_radius(
 
         6/L2 min{ sigma^2 (1/2 - rho - D/(2 sigma)), (1 - rho - s_nc D/2) / s_nc^2 }
 
-    It is 0 when D exceeds `hessian_error_allowed`, and infinite when L2 = 0. Pass `s_nc=0` where f
-    is convex, so that no step is NC.
+    It is 0 if D exceeds `hessian_error_allowed`, and infinite if L2 = 0. Pass `s_nc=0` if f is
+    convex: no step is NC then.
 
     >>> unit_step_radius(sigma=0.5, hessian_lipschitz=1.0, rho=0.25)
     0.375
@@ -66,11 +66,11 @@ def unit_step_radius(
 def scale_bounds(
     *, scaling: str, sigma: float, gradient_lipschitz: float = math.inf
 ) -> tuple[float, float]:
-    """The least and the largest scale of an SPC step; for a cycle, over all its members.
+    """The smallest and the largest scale of an SPC step; for a cycle, over all of its members.
 
         MR >= sigma / L1^2,    GM, CG >= 1 / L1,    all <= 1 / sigma
 
-    Where 0 <= H <= M I, MR >= 1/M as well.
+    If 0 <= H <= M I, then MR >= 1/M as well.
 
     >>> scale_bounds(scaling="CGMR", sigma=0.5, gradient_lipschitz=2.0)
     (0.125, 2.0)
@@ -94,9 +94,9 @@ def curvature_condition_radius(
         GM   2 sigma^2 (eta - (1 - sigma/L1)) / L2
         MR   2 sigma^2 (eta - (1 - sigma^2/L1^2)) / L2
 
-    It is 0 where eta is too small for a promise. The paper states MR's radius for GM too; ours for
-    GM follows its remark that GM >= 1/L1, and is never smaller. CG needs no L1. For a cycle it is
-    the least radius of its members.
+    It is 0 if eta is too small for a guarantee, and for a cycle the smallest radius of its members.
+    The paper states MR's radius for GM too; ours for GM follows from its remark that GM >= 1/L1,
+    and is never smaller. CG needs no L1.
 
     >>> curvature_condition_radius(scaling="CG", eta=0.5, sigma=1.0, hessian_lipschitz=2.0)
     0.5
@@ -106,7 +106,7 @@ def curvature_condition_radius(
     _check_at_least_zero("curvature_condition_radius", hessian_lipschitz=hessian_lipschitz)
     if not 0 < eta < 1:
         raise ValueError(f"`curvature_condition_radius(eta=...)` must lie in (0, 1), got {eta}.")
-    # sigma s, at least: the share of <g,p> that the curvature gives back. CG gives back all.
+    # Lower bounds on s gHg / gg, the share of the slope that a step removes on a quadratic.
     share = {"CG": 1.0, "GM": sigma / gradient_lipschitz, "MR": (sigma / gradient_lipschitz) ** 2}
     margin = eta - (1 - min(share[name] for name in names))
     return _ratio(2 * sigma * sigma * margin, hessian_lipschitz) if margin > 0 else 0.0
@@ -114,7 +114,10 @@ def curvature_condition_radius(
 
 @dataclass(frozen=True, slots=True)
 class DecreaseConstants:
-    """A step with |g| > gtol, gtol < 1, lowers f by at least its case's constant times gtol^2."""
+    """The guaranteed decrease of f by a step of each case, in units of gtol^2.
+
+    It holds where |g| > gtol, for gtol < 1.
+    """
 
     spc: float
     lpc: float
@@ -122,7 +125,7 @@ class DecreaseConstants:
 
     @property
     def least(self) -> float:
-        """The constant that holds for every step."""
+        """The smallest of the three, which holds for every step."""
         return min(self.spc, self.lpc, self.nc)
 
 
@@ -139,23 +142,23 @@ def decrease_constants(
     hessian_error: float = 0.0,
     grid: bool = True,
 ) -> DecreaseConstants:
-    """What each kind of step is sure to gain, in units of gtol^2.
+    """The guaranteed decrease of f by a step of each case, in units of gtol^2.
 
-    With `s` the least SPC scale (`scale_bounds`) and `t(b)` the root of L2 t^2/6 + D t/2 = b,
+    With `s` the smallest SPC scale (`scale_bounds`) and `t(b)` the root of L2 t^2/6 + D t/2 = b,
 
         SPC  rho min{ theta sigma (6 sigma (1/2 - rho) / L2)^2, s }     for D = 0
              rho min{ theta t(sigma (1/2 - rho) s), s }                 for D > 0
         LPC  rho min{ theta t(sigma (1/2 - rho) s_lpc), s_lpc }
         NC   rho theta t((1 - rho) s_nc_ratio)
 
-    A trial is refused only beyond the longest step that is sure to pass, and the accepted one is
-    theta times a refused one: hence theta, but for the unit step. The NC constant presumes that
-    forward tracking is not stopped by its cap.
+    The line search rejects a trial only if it is longer than the longest step guaranteed to pass,
+    and accepts either the unit step or theta times a rejected trial: hence the factor theta. The
+    NC constant assumes that forward tracking is not stopped by its cap.
 
     Args:
-        s_lpc: the LPC scale, min(1, 1/sigma) unless given.
-        s_nc_ratio: smallest over largest NC scale, 1 for a fixed one.
-        grid: False leaves theta out, as the paper prints it; a line search can then do worse.
+        s_lpc: the LPC scale; min(1, 1/sigma) by default.
+        s_nc_ratio: smallest over largest NC scale; 1 for a fixed one.
+        grid: False omits theta, as the paper does; a line search can then do worse.
     """
     call = "decrease_constants"
     names = _members(call, scaling)
@@ -171,19 +174,19 @@ def decrease_constants(
         return DecreaseConstants(0.0, 0.0, 0.0)
 
     def t(b: float) -> float:
-        return _sure_length(b, hessian_lipschitz, hessian_error)
+        return _guaranteed_length(b, hessian_lipschitz, hessian_error)
 
     shrink = theta if grid else 1.0
     s = _least_scale(names, sigma, gradient_lipschitz)
-    bend = sigma * (0.5 - rho)
+    margin = sigma * (0.5 - rho)
     if hessian_error > 0 or hessian_lipschitz == 0:
-        long_step = t(bend * s)
+        long_step = t(margin * s)
     else:
-        longest = 6 * bend / hessian_lipschitz
+        longest = 6 * margin / hessian_lipschitz
         long_step = sigma * longest * longest
     return DecreaseConstants(
         spc=rho * min(shrink * long_step, s),
-        lpc=rho * min(shrink * t(bend * s_lpc), s_lpc),
+        lpc=rho * min(shrink * t(margin * s_lpc), s_lpc),
         nc=rho * shrink * t((1 - rho) * s_nc_ratio),
     )
 
@@ -207,8 +210,8 @@ def iteration_bound(
 
         K = ceil( (f(x0) - f*) / (min{c_SPC, c_LPC, c_NC} gtol^2) ),    0 < gtol < 1
 
-    The constants and the other arguments are those of `decrease_constants`; K is infinite where
-    one of them is 0 (as for sigma = 0 or rho = 0).
+    The constants and the other arguments are those of `decrease_constants`. K is infinite if one of
+    the constants is 0, as it is for sigma = 0 or rho = 0.
 
     Args:
         initial_gap: f(x0) - f*, or an upper bound on it.
@@ -238,12 +241,13 @@ def iteration_bound(
 def local_rate(
     *, mu: float, M: float, sigma: float, rho: float = 1e-4, s_lpc: float | None = None
 ) -> float:
-    """The tau by which f - f* falls near a minimiser: f(x+) - f* <= (1 - tau) (f(x) - f*).
+    """The rate tau near a minimiser: f(x+) - f* <= (1 - tau) (f(x) - f*).
 
-        tau = 2 rho mu / M                       if sigma < mu, when every step is SPC
+        tau = 2 rho mu / M                       if sigma < mu: every step is SPC
         tau = 2 rho mu min{ 1/M, s_lpc }         otherwise
 
-    The paper prints max, which LPC steps contradict. `s_lpc` is min(1, 1/sigma) unless given.
+    The paper has max in place of min, which LPC steps contradict. `s_lpc` is min(1, 1/sigma) by
+    default.
 
     >>> local_rate(mu=1.0, M=4.0, sigma=0.5, rho=0.25)
     0.125
@@ -258,15 +262,15 @@ def local_rate(
 def mr_gradient_radius(
     *, mu: float, hessian_lipschitz: float, M: float | None = None, nu: float | None = None
 ) -> float:
-    """The gradient norm G0 below which every MR unit step lowers |g|.
+    """The gradient norm G0 below which every MR unit step decreases |g|.
 
         G0 = 2 mu^2 (1 - sqrt(1 - nu)) / L2
 
     Args:
         mu: lower bound on |gHg| / gg.
-        M: upper bound on H; then nu = mu^2/M^2. Give either M or nu.
-        nu: lower bound on cos^2 of the angle between g and Hg; 4 mu M / (mu + M)^2 is the best one
-            for a spectrum in [mu, M] (Kantorovich).
+        M: upper bound on H, which gives nu = mu^2/M^2. Pass either M or nu.
+        nu: lower bound on cos^2 of the angle between g and Hg. For a spectrum in [mu, M] the best
+            one is 4 mu M / (mu + M)^2 (Kantorovich).
     """
     if (M is None) == (nu is None):
         raise ValueError(f"`mr_gradient_radius` takes either M or nu, got M={M} and nu={nu}.")
@@ -289,11 +293,11 @@ def mr_gradient_rate(*, nu: float) -> float:
 def hessian_sample_size(
     *, error: float, failure_probability: float, max_lipschitz: float, n: int | None = None
 ) -> int:
-    """How many of f's terms to sample so that |(H~ - H)g| <= D |g| with probability 1 - delta.
+    """The number of terms of f to sample for |(H~ - H)g| <= D |g| with probability 1 - delta.
 
         m = ceil( L1max^2 (1 + sqrt(8 log(1/delta)))^2 / D^2 )
 
-    A result of `n` means that sampling saves nothing: use the exact product.
+    If it is `n`, sampling saves nothing: use the exact product.
 
     Args:
         error: D.
@@ -320,7 +324,7 @@ def _ratio(a: float, b: float) -> float:
     return math.inf if b == 0 else a / b
 
 
-def _sure_length(b: float, hessian_lipschitz: float, hessian_error: float) -> float:
+def _guaranteed_length(b: float, hessian_lipschitz: float, hessian_error: float) -> float:
     if hessian_error == 0:
         return math.sqrt(_ratio(6 * b, hessian_lipschitz))
     half = 3 * hessian_error

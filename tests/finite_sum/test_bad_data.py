@@ -39,9 +39,9 @@ def look(objective):
         ({"weight_decay": -1.0}, ValueError, "at least 0 and finite, got -1.0"),
         ({"product": "gauss-newton"}, ValueError, "use 'auto'"),
         ({"product": "newton"}, ValueError, "unknown"),
-        ({"hessian_sample": 0}, ValueError, "count of at least 1 or a share in (0, 1], got 0"),
+        ({"hessian_sample": 0}, ValueError, "count of at least 1 or a fraction in (0, 1], got 0"),
         ({"hessian_sample": 1.5}, ValueError, "got 1.5"),
-        ({"hessian_sample": "all"}, TypeError, "a count, a share"),
+        ({"hessian_sample": "all"}, TypeError, "a count, a fraction"),
     ],
 )
 def test_settings(arguments, error, words):
@@ -285,7 +285,7 @@ def test_a_loader_of_single_items_is_refused():
 
 @pytest.mark.parametrize("make", [FiniteSum, lambda m, loss, data: ModuleObjective(m, loss, *data)])
 def test_the_class_of_a_loss_is_refused(make):
-    with pytest.raises(TypeError, match=r"is the class CrossEntropyLoss. Make one of it"):
+    with pytest.raises(TypeError, match=r"is the class CrossEntropyLoss. Pass an instance"):
         make(net(), nn.CrossEntropyLoss, (INPUTS, LABELS))
 
 

@@ -35,8 +35,8 @@ def test_the_bends_are_the_diagonal_of_each_items_hessian(case):
     x = torch.linspace(-0.5, 0.5, made.size)
     point = made.linear.at(x)
     loss, z = made.linear.loss, made.linear.features.times(x)
-    bends = point.bends()
-    assert bends.shape == z.shape
+    curvatures = point.score_curvatures()
+    assert curvatures.shape == z.shape
     for i in (0, 3):
 
         def one(scores, i=i):
@@ -45,4 +45,4 @@ def test_the_bends_are_the_diagonal_of_each_items_hessian(case):
             return loss.at(changed)[0][i]
 
         H = torch.autograd.functional.hessian(one, z[i])
-        torch.testing.assert_close(bends[i].reshape(-1), torch.atleast_2d(H).diagonal())
+        torch.testing.assert_close(curvatures[i].reshape(-1), torch.atleast_2d(H).diagonal())

@@ -169,7 +169,7 @@ def test_it_warns_when_it_did_not_converge():
     with pytest.warns(ConvergenceWarning, match="ScaledLogisticRegression did not converge: The b"):
         model = ScaledLogisticRegression(max_iter=2, tol=1e-9).fit(X, y)
     assert model.n_iter_.tolist() == [2]
-    with pytest.warns(ConvergenceWarning, match="more than float64 can tell"):
+    with pytest.warns(ConvergenceWarning, match="below the precision of float64"):
         ScaledLogisticRegression(tol=0.0).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -7,7 +7,7 @@ import torch
 
 from firstish import LinearModel, families
 from firstish.objectives.substituted import Substituted
-from firstish.sklearn.variables import diagonal, price, whitened
+from firstish.sklearn.variables import cost, diagonal, whitened
 
 
 def numbers(rows, sparse, n=60, d=4):
@@ -16,8 +16,8 @@ def numbers(rows, sparse, n=60, d=4):
     if sparse:
         A[rng.rand(n, d) < 0.5] = 0
     weights = rng.rand(n)
-    bends = 0.2 + 0.05 * rng.rand(n, rows)  # all above half their mean, so none is left out
-    return (sp.csr_matrix(A) if sparse else A), weights / weights.sum(), bends
+    curvatures = 0.2 + 0.05 * rng.rand(n, rows)  # all above half their mean, so none is left out
+    return (sp.csr_matrix(A) if sparse else A), weights / weights.sum(), curvatures
 
 
 def dense(function, size):
@@ -35,8 +35,8 @@ SPARSE = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"
 @INTERCEPT
 @pytest.mark.parametrize("sum_zero", [False, True])
 def test_the_transposed_is_that_of_the_map(make, rows, intercept, sum_zero):
-    A, weights, bends = numbers(rows, False)
-    T = make(A, weights, bends, 0.1, intercept)
+    A, weights, curvatures = numbers(rows, False)
+    T = make(A, weights, curvatures, 0.1, intercept)
     T = type(T)(T.R, T.mean, T.scale, sum_zero)
     size = rows * (4 + intercept)
     M = dense(T.forward, size)
@@ -51,12 +51,12 @@ def test_the_transposed_is_that_of_the_map(make, rows, intercept, sum_zero):
 @INTERCEPT
 @SPARSE
 def test_the_whitened_hessian_is_the_identity(rows, intercept, sparse):
-    A, weights, bends = numbers(rows, sparse)
-    T = whitened(A, weights, bends, 0.1, intercept)
+    A, weights, curvatures = numbers(rows, sparse)
+    T = whitened(A, weights, curvatures, 0.1, intercept)
     plain = A.toarray() if sparse else A
     Z = np.hstack([plain, np.ones((60, 1))][: 1 + intercept])
     penalty = np.diag([0.1] * 4 + [0.0] * intercept)
-    blocks = [(Z.T * (weights * bends[:, k])) @ Z + penalty for k in range(rows)]
+    blocks = [(Z.T * (weights * curvatures[:, k])) @ Z + penalty for k in range(rows)]
     H = torch.block_diag(*map(torch.from_numpy, blocks))
     M = dense(T.forward, len(H))
     torch.testing.assert_close(M.T @ H @ M, torch.eye(len(H)), rtol=1e-9, atol=1e-9)
@@ -65,9 +65,9 @@ def test_the_whitened_hessian_is_the_identity(rows, intercept, sparse):
 @INTERCEPT
 @SPARSE
 def test_the_diagonal_makes_the_diagonal_one(intercept, sparse):
-    A, weights, bends = numbers(1, sparse)
-    bends[:] = 0.25
-    T = diagonal(A, weights, bends, 0.1, intercept)
+    A, weights, curvatures = numbers(1, sparse)
+    curvatures[:] = 0.25
+    T = diagonal(A, weights, curvatures, 0.1, intercept)
     plain = A.toarray() if sparse else A
     Z = np.hstack([plain, np.ones((60, 1))][: 1 + intercept])
     H = torch.from_numpy((Z.T * (weights * 0.25)) @ Z + np.diag([0.1] * 4 + [0.0] * intercept))
@@ -92,26 +92,26 @@ def test_newtons_step_is_the_gradient_step_in_the_new_variables():
 
 
 def test_items_that_bend_little_are_left_out_and_made_up_for():
-    A, weights, bends = numbers(1, False)
-    bends[::2] = 0.05  # less than half the mean
-    few, weighed = A[1::2], weights[1::2] * bends[1::2, 0]
-    total = float(weights @ bends[:, 0])
-    T = whitened(A, weights, bends, 0.1, True)
+    A, weights, curvatures = numbers(1, False)
+    curvatures[::2] = 0.05  # less than half the mean
+    few, weighed = A[1::2], weights[1::2] * curvatures[1::2, 0]
+    total = float(weights @ curvatures[:, 0])
+    T = whitened(A, weights, curvatures, 0.1, True)
     exact = whitened(few, weighed / weighed.sum(), np.full((30, 1), total), 0.1, True)
     torch.testing.assert_close(T.R, exact.R)
     torch.testing.assert_close(T.mean, exact.mean)
 
 
 def test_nothing_is_made_of_items_that_all_are_flat():
-    A, weights, bends = numbers(1, False)
-    assert whitened(A, weights, 0 * bends, 0.1, True) is None
-    T = diagonal(A, weights, 0 * bends, 0.1, True)
+    A, weights, curvatures = numbers(1, False)
+    assert whitened(A, weights, 0 * curvatures, 0.1, True) is None
+    T = diagonal(A, weights, 0 * curvatures, 0.1, True)
     assert bool(T.R.isfinite().all())
     assert bool(T.scale.isfinite().all())
 
 
-def test_the_price_grows_with_the_columns_until_it_is_never_paid():
-    prices = [price(np.zeros((50, d)), 1) for d in (10, 100, 1000)]
-    assert prices == sorted(prices)
+def test_the_cost_grows_with_the_columns_until_it_is_infinite():
+    costs = [cost(np.zeros((50, d)), 1) for d in (10, 100, 1000)]
+    assert costs == sorted(costs)
     wide = sp.csr_matrix(([1.0], ([0], [0])), shape=(10, 100_000))
-    assert price(wide, 1) == np.inf
+    assert cost(wide, 1) == np.inf

@@ -1,10 +1,10 @@
-"""The competitors, on the same objectives, with the same counters and records as our methods.
+"""Competing methods, with the same objectives, counters and records as our own.
 
-Each is a `Method`: pass it to `firstish.minimize(..., method=...)`. What is known of the formulas:
-fixed step, heavy ball, Nesterov and the line searches are the paper's; Adam and L-BFGS are torch's
-own code; PoNo, AdGD and AdGD-2 were read in their authors' code. ABBmin's rule was read in a third
-party's code and its constants are recalled; CDAT's formula was read in summaries of its paper and
-its eps is ours. `docs/competitors.md` has formulas, constants and sources.
+Each is a `Method`: pass it to `firstish.minimize(..., method=...)`. Sources of the formulas: fixed
+step, heavy ball, Nesterov and the line searches follow the paper; Adam and L-BFGS call torch's
+code; PoNo, AdGD and AdGD-2 follow their authors' code. ABBmin's rule is taken from third-party code
+and its constants from memory. CDAT's formula is taken from summaries of its paper, and its eps is
+our choice. `docs/competitors.md` lists formulas, constants and sources.
 """
 
 from firstish.baselines.abbmin import ABBmin, ABBminState

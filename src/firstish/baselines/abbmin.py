@@ -1,4 +1,4 @@
-"""ABBmin: Barzilai and Borwein's two steps, alternating by their ratio."""
+"""ABBmin: one of the two Barzilai-Borwein step sizes, chosen by their ratio."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from firstish.vectors import dot
 
 @dataclass(frozen=True, slots=True)
 class ABBminState:
-    """The point before, the last short steps and the mean of f.
+    """The previous point, the last short step sizes and the mean of f.
 
     Args:
-        step_size: accepted last.
-        x: the point before; None before the first step.
-        grad: the gradient there.
-        short_steps: the last values of BB2, the oldest first; None while there is none.
+        step_size: the last accepted step size.
+        x: the previous point; None before the first step.
+        grad: the gradient at x.
+        short_steps: the last values of BB2, oldest first; None if there are none yet.
         weight: Zhang and Hager's Q.
         mean: Zhang and Hager's C.
     """
@@ -46,18 +46,18 @@ class ABBmin:
         BB1 = <s,s> / <s,y>,    BB2 = <s,y> / <y,y>
         alpha = min of the last `memory` + 1 values of BB2 if BB2 < tau BB1, else BB1
 
-    within [min_step, max_step], is the first trial of p = -g. A trial is accepted by Armijo's
-    condition against Zhang and Hager's mean C instead of f. Where <s,y> <= 0 there is no such
-    alpha, and the last step over theta is tried. An iteration costs 1 oracle call for the gradient
-    and 1 for each trial.
+    clipped to [min_step, max_step], is the first trial along p = -g. If <s,y> <= 0 there is no such
+    alpha, and the first trial is the last step size over theta. Trials are accepted by Armijo's
+    condition with Zhang and Hager's mean C in place of f. An iteration costs 1 oracle call for the
+    gradient and 1 for each trial.
 
     Args:
-        tau: the ratio of the steps below which the short one is used.
-        memory: how many earlier short steps the minimum looks back on.
+        tau: the ratio BB2 / BB1 below which the short step size is used.
+        memory: the number of earlier values of BB2 in the minimum.
         eta: Zhang and Hager's factor, from 0 (monotone) to 1.
-        min_step: the least first trial.
+        min_step: the smallest first trial.
         max_step: the largest first trial.
-        line_search: Armijo's settings; its `initial_step` is the first trial of all.
+        line_search: Armijo's settings; its `initial_step` is the first trial of the run.
 
     Examples:
         >>> import torch, firstish
@@ -88,16 +88,16 @@ class ABBmin:
             )
 
     def init(self, point: Point) -> ABBminState:
-        """No change of the gradient seen."""
+        """The state before the first step."""
         return ABBminState(self.line_search.initial_step)
 
     def step(self, point: Point, state: ABBminState) -> tuple[Point, Step, ABBminState]:
-        """One gradient, then the trials."""
+        """One gradient, then a line search."""
         if point.grad_norm == 0:
             return point, STATIONARY, state
         first, short_steps = self._first_trial(point, state)
         weight, mean = zhang_hager_mean(state.weight, state.mean, point.value, self.eta)
-        # A rise within rounding may leave f above the mean.
+        # Rounding may leave f above the mean.
         phi = down_gradient(point, self.depth, reference=max(mean, point.value))
         found = self.line_search.backtrack(phi, first)
         step = searched_step(point, phi, first, found)
@@ -107,7 +107,7 @@ class ABBmin:
         return found.trial.point, step, after
 
     def _first_trial(self, point: Point, state: ABBminState) -> tuple[float, Tensor | None]:
-        """The first trial, and the short steps up to this point."""
+        """The first trial, and the short step sizes including that of this point."""
         if state.x is None or state.grad is None:
             return state.step_size, None
         s, y = point.x - state.x, point.grad - state.grad

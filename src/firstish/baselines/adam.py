@@ -1,4 +1,4 @@
-"""Adam, by torch's own arithmetic."""
+"""Adam, computed by torch's own code."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from firstish.objectives.base import Depth, Point
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adam:
-    """Adam, the functional form of `torch.optim.Adam`: its bits, with the state passed in.
+    """Adam by the functional form of `torch.optim.Adam`, equal to it to the bit.
 
         m <- beta1 m + (1 - beta1) g,    v <- beta2 v + (1 - beta2) g^2
         x <- x - alpha m' / (sqrt(v') + eps),    m' = m / (1 - beta1^k),    v' = v / (1 - beta2^k)
 
-    2 oracle calls an iteration.
+    2 oracle calls per iteration.
 
     Args:
         step_size: alpha.
@@ -50,11 +50,11 @@ class Adam:
         check_positive("Adam", "eps", self.eps)
 
     def init(self, point: Point) -> Moments:
-        """No gradient seen."""
+        """The state before the first step."""
         return Moments(torch.zeros_like(point.x), torch.zeros_like(point.x))
 
     def step(self, point: Point, state: Moments) -> tuple[Point, Step, Moments]:
-        """One gradient."""
+        """One step of Adam."""
         x, first, second = point.x.clone(), state.first.clone(), state.second.clone()
         adam(  # writes into x, first and second
             [x],

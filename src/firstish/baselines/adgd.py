@@ -1,8 +1,7 @@
-"""AdGD: a step from how much the gradient changed over the last one. No line search.
+"""AdGD: step sizes from the change of the gradient over the last step, without a line search.
 
-With L = |g - g_prev| / |x - x_prev| and theta the ratio of the last two steps, each step is the
-smaller of two: one that keeps it from growing too fast, one that keeps it within the curvature
-just seen.
+With L = |g - g_prev| / |x - x_prev| and theta the ratio of the last two step sizes, the step size
+is the smaller of two bounds: one on its growth, by theta, and one by the local curvature L.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from firstish.methods.base import Step
 from firstish.objectives.base import Depth, Point
 from firstish.vectors import norm
 
-GROWTH = 10.0  # between trials of a first step that shows no curvature
+GROWTH = 10.0  # factor between trials of the first step while it is too short
 MAX_TRIALS = 100  # of AdGD-2's first step
-MAX_GROWN = 10.0  # where AdGD-2's first step stops growing
-SMALLEST = sys.float_info.min  # a step of 0 would have no ratio to the next
+MAX_GROWN = 10.0  # step size at which AdGD-2's first step stops growing
+SMALLEST = sys.float_info.min  # a step size of 0 would have no ratio to the next
 
 
 @dataclass(frozen=True, slots=True)
 class AdGDState:
-    """The last step size, its ratio to the one before, and the point before.
+    """The last step size, its ratio to the one before, and the previous point.
 
     Args:
         step_size: lambda.
         ratio: theta.
-        x: the point before; None before the first step.
-        grad: the gradient there.
+        x: the previous point; None before the first step.
+        grad: the gradient at x.
     """
 
     step_size: float
@@ -49,12 +48,12 @@ class AdGD:
 
         lambda <- min( sqrt(1 + theta) lambda_prev, 1 / (2 L) ),    x <- x - lambda g
 
-    theta starts as infinity, so the second step is 1 / (2 L). 2 oracle calls an iteration; f
+    theta starts at infinity, so the second lambda is 1 / (2 L). 2 oracle calls per iteration; f
     itself is not used.
 
     Args:
-        step_size: the first lambda, tiny: it only serves to measure L. While the gradient does
-            not change at all (in float32 such a step is lost to rounding) it grows tenfold.
+        step_size: the first lambda; tiny, because it only serves to measure L. It grows tenfold
+            as long as the gradient does not change (in float32 such a step is lost to rounding).
 
     Examples:
         >>> import torch, firstish
@@ -72,11 +71,11 @@ class AdGD:
         check_positive("AdGD", "step_size", self.step_size)
 
     def init(self, point: Point) -> AdGDState:
-        """No curvature seen."""
+        """The state before the first step."""
         return AdGDState(self.step_size, math.inf)
 
     def step(self, point: Point, state: AdGDState) -> tuple[Point, Step, AdGDState]:
-        """One gradient."""
+        """One step along -g."""
         if point.grad_norm == 0:
             return point, STATIONARY, state
         size, ratio = state.step_size, state.ratio
@@ -102,12 +101,13 @@ class AdGD2:
         lambda <- min( sqrt(2/3 + theta), 1 / sqrt(max(2 lambda_prev^2 L^2 - 1, 0)) ) lambda_prev
         x <- x - lambda g
 
-    theta starts as 1/3, so that a first step which is far too small would grow slowly. It is
-    therefore searched for: tenfold while lambda L < 1/sqrt(2) and lambda < 10, then halved while
-    lambda L > 2. Each trial of it costs 2 oracle calls, as does every later iteration.
+    theta starts at 1/3, so a first lambda that is far too small would grow slowly. Therefore the
+    first lambda is searched for: it is multiplied by 10 while lambda L < 1/sqrt(2) and lambda < 10,
+    then halved while lambda L > 2. Each of these trials costs 2 oracle calls, as does every later
+    iteration.
 
     Args:
-        step_size: the first trial of the first step.
+        step_size: the first trial for the first lambda.
 
     Examples:
         >>> import torch, firstish
@@ -125,11 +125,11 @@ class AdGD2:
         check_positive("AdGD2", "step_size", self.step_size)
 
     def init(self, point: Point) -> AdGDState:
-        """No curvature seen."""
+        """The state before the first step."""
         return AdGDState(self.step_size, 1 / 3)
 
     def step(self, point: Point, state: AdGDState) -> tuple[Point, Step, AdGDState]:
-        """One gradient; several at the first step."""
+        """One step along -g; the first one is searched for."""
         if point.grad_norm == 0:
             return point, STATIONARY, state
         if state.x is None or state.grad is None:
@@ -146,7 +146,7 @@ class AdGD2:
         return new, plain_step(point, new, size), after
 
     def _first(self, point: Point, size: float) -> tuple[Point, float, int]:
-        """The first step's point, size and number of trials."""
+        """The next point, the step size and the number of trials of the first step."""
         growing = True
         for trials in range(1, MAX_TRIALS + 1):
             new = against_gradient(point, size)
@@ -161,6 +161,6 @@ class AdGD2:
 
 
 def local_lipschitz(x: Tensor, grad: Tensor, point: Point) -> float:
-    """|change of g| / |change of x| from there to the point; 0 if x did not change."""
-    moved = norm(point.x - x)
-    return norm(point.grad - grad) / moved if moved > 0 else 0.0
+    """|change of g| / |change of x| from x to the point; 0 if x did not change."""
+    distance = norm(point.x - x)
+    return norm(point.grad - grad) / distance if distance > 0 else 0.0

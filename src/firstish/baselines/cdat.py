@@ -1,4 +1,4 @@
-"""CDAT: a learning rate from the curvature along the update."""
+"""CDAT: a learning rate from the curvature along the gradient."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class CDAT:
         x <- x - eta g,    eta = sigma <g,g> / (|<g,Hg>| + eps)
 
     sigma = 1 minimises the quadratic model along -g (the CG scale with the absolute curvature, no
-    line search), sigma = 2 stays on the edge of stability: on a quadratic it leaves f as it is.
-    4 oracle calls an iteration.
+    line search). sigma = 2 is the edge of stability: on a quadratic f does not change.
+    4 oracle calls per iteration.
 
     Args:
-        sigma: from greedy (1) to the edge (2).
+        sigma: from 1 (greedy) to 2 (edge of stability).
         eps: keeps the quotient finite.
 
     Examples:
@@ -45,11 +45,11 @@ class CDAT:
         check_positive("CDAT", "eps", self.eps)
 
     def init(self, point: Point) -> NoState:
-        """Nothing: the full batch needs no moving average."""
+        """The empty state: a full batch needs no moving average."""
         return NoState()
 
     def step(self, point: Point, state: NoState) -> tuple[Point, Step, NoState]:
-        """One product."""
+        """One Hessian-vector product, one step along -g."""
         if point.grad_norm == 0:
             return point, STATIONARY, state
         v, v_norm, _ = point.grad_in_range()
@@ -57,7 +57,7 @@ class CDAT:
         uHu = point.curvature(u)
         if not math.isfinite(uHu):
             raise NonFiniteError("The curvature <g, Hg> is not finite.")
-        bend = abs(uHu) + self.eps / point.grad_norm / point.grad_norm
-        rate = self.sigma / bend if bend > 0 else math.inf
+        curvature = abs(uHu) + self.eps / point.grad_norm / point.grad_norm
+        rate = self.sigma / curvature if curvature > 0 else math.inf
         new = against_gradient(point, rate, self.depth)
         return new, plain_step(point, new, rate), state

@@ -1,4 +1,4 @@
-"""Gradient descent with one step size for the whole run."""
+"""Gradient descent with a constant step size."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from firstish.objectives.base import Depth, Point
 
 @dataclass(frozen=True, slots=True)
 class NoState:
-    """Nothing to remember."""
+    """The empty state, of methods that remember nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedStep:
-    """Gradient descent with a constant step.
+    """Gradient descent with a constant step size.
 
         x <- x - alpha g
 
-    2 oracle calls an iteration.
+    2 oracle calls per iteration.
 
     Args:
         step_size: alpha.
@@ -45,16 +45,16 @@ class FixedStep:
 
     @classmethod
     def from_constants(cls, mu: float, lipschitz: float) -> FixedStep:
-        """The step 1/L; mu is not used."""
+        """The method with step size 1/L; mu is not used."""
         checks.constants("FixedStep", mu, lipschitz, strongly=False)
         return cls(step_size=1 / lipschitz)
 
     def init(self, point: Point) -> NoState:
-        """Nothing."""
+        """The empty state."""
         return NoState()
 
     def step(self, point: Point, state: NoState) -> tuple[Point, Step, NoState]:
-        """One gradient."""
+        """One step along -g."""
         if point.grad_norm == 0:
             return point, STATIONARY, state
         new = against_gradient(point, self.step_size)

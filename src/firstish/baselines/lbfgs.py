@@ -1,8 +1,8 @@
-"""L-BFGS with a strong Wolfe search, by torch's own optimizer.
+"""L-BFGS with a strong Wolfe line search, by torch's own optimizer.
 
-`torch.optim.LBFGS` keeps its memory on itself; here it is rebuilt before each iteration from a
-state that is passed in, and taken apart again after it. Its early stops are off, so a run takes
-the iterates of one long call of torch's.
+`torch.optim.LBFGS` holds its state itself. Here an optimizer is built for each iteration, given our
+state before it and read out after it. Its early stopping is off, so the iterates are those of one
+long run of torch's.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class LBFGSState:
     """What torch's optimizer remembers between iterations.
 
     Args:
-        iterations: taken so far.
+        iterations: the number of iterations so far.
         direction: d, the last direction.
-        step_size: t, the last step along it.
+        step_size: t, the last step size along d.
         grad: g before that step.
         value: f before that step.
-        grad_changes: y of each pair in memory, the oldest first.
-        steps: s of each pair.
-        inverse_products: 1 / <y, s> of each pair; None while there is none.
+        grad_changes: y of each curvature pair, oldest first.
+        steps: s of each curvature pair.
+        inverse_products: 1 / <y, s> of each pair; None if there are none yet.
         inverse_scale: <y, s> / <y, y> of the last pair.
     """
 
@@ -52,13 +52,13 @@ class LBFGSState:
 class LBFGS:
     """`torch.optim.LBFGS(line_search_fn="strong_wolfe")`, one iteration at a time.
 
-    The first step is scaled to min(1, 1 / |g|_1); all others try 1 first. Each trial costs 2
-    oracle calls, value and gradient; the accepted one is the next point. A trial at which f
-    overflows may break torch's interpolation; the run then ends as not finite.
+    The first trial is min(1, 1 / |g|_1) in the first iteration and 1 in all others. Each trial
+    costs 2 oracle calls, for value and gradient. A trial at which f overflows may break torch's
+    interpolation; the run then ends as not finite.
 
     Args:
-        memory: how many pairs are kept.
-        max_trials: cap on trials of one search.
+        memory: the number of curvature pairs kept.
+        max_trials: cap on the trials of one line search.
 
     Examples:
         >>> import torch, firstish
@@ -75,16 +75,16 @@ class LBFGS:
     def __post_init__(self) -> None:
         check_count("LBFGS", "memory", self.memory, least=1)
         check_count("LBFGS", "max_trials", self.max_trials, least=1)
-        # The first optimizer of a process makes torch import its compiler, about a second. Built
-        # here, no run's clock is charged for it.
+        # The first optimizer of a process makes torch import its compiler, which takes about a
+        # second. Building one here keeps that out of the measured time of a run.
         self._optimizer(torch.zeros(1))
 
     def init(self, point: Point) -> LBFGSState:
-        """An empty memory."""
+        """The state without curvature pairs."""
         return LBFGSState()
 
     def step(self, point: Point, state: LBFGSState) -> tuple[Point, Step, LBFGSState]:
-        """One direction, one search."""
+        """One direction, one line search."""
         if point.grad_norm == 0:
             return point, STATIONARY, state
         x = point.x.clone()  # torch writes its trials into it
@@ -103,7 +103,7 @@ class LBFGS:
         optimizer.step(closure)  # type: ignore[no-untyped-call]
         new_state = _from_torch(optimizer.state[x], state)
         new = _find(known, x)
-        if new is None:  # x is not finite, and so equals nothing
+        if new is None:  # x has NaNs, which equal nothing
             new = point.at(x.clone(), self.depth)
 
         d = new_state.direction

@@ -1,4 +1,4 @@
-"""Gradient descent with a backtracking line search, and where each search begins."""
+"""Gradient descent with a backtracking line search and a choice of its first trial."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ Reset = Literal["full", "no", "limited"]
 
 @dataclass(frozen=True, slots=True)
 class LastStep:
-    """The step size accepted last."""
+    """The last accepted step size."""
 
     step_size: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSearch:
-    """p = -g and Armijo backtracking; the reset says what each search tries first.
+    """Armijo backtracking along p = -g; `reset` sets the first trial of each search.
 
         full: alpha_init      no: the last alpha      limited: the last alpha / theta
 
-    The step before the first counts as alpha_init, so a limited reset begins at
+    In the first iteration the last alpha is alpha_init, so a limited reset starts at
     alpha_init / theta. An iteration costs 1 oracle call for the gradient and 1 for each trial.
 
     Args:
@@ -53,11 +53,11 @@ class LineSearch:
             raise ValueError(f"`LineSearch(reset={self.reset!r})` is unknown. Use one of {names}.")
 
     def init(self, point: Point) -> LastStep:
-        """The step before the first."""
+        """The state before the first step: alpha_init."""
         return LastStep(self.line_search.initial_step)
 
     def step(self, point: Point, state: LastStep) -> tuple[Point, Step, LastStep]:
-        """One gradient, then the trials."""
+        """One gradient, then a line search."""
         if point.grad_norm == 0:
             return point, STATIONARY, state
         first = self._first_trial(state.step_size)

@@ -1,10 +1,10 @@
-"""Heavy ball and Nesterov: a step that remembers the steps before.
+"""Gradient descent with momentum: heavy ball and Nesterov.
 
-With v = 0 at the start, both compute
+Both start with v = 0 and compute
 
     v <- beta v - alpha g
 
-and move by v (heavy ball) or by beta v - alpha g once more (Nesterov).
+Heavy ball adds the new v to x, Nesterov beta v - alpha g with the new v.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from firstish.vectors import add, add_
 
 @dataclass(frozen=True, slots=True)
 class Velocity:
-    """The last v."""
+    """The state of both methods, v."""
 
     v: Tensor
 
@@ -36,7 +36,7 @@ class HeavyBall:
 
         v <- beta v - alpha g,    x <- x + v
 
-    2 oracle calls an iteration.
+    2 oracle calls per iteration.
 
     Args:
         step_size: alpha.
@@ -58,18 +58,21 @@ class HeavyBall:
 
     @classmethod
     def from_constants(cls, mu: float, lipschitz: float) -> HeavyBall:
-        """4 / (sqrt(L) + sqrt(mu))^2 and ((sqrt(L) - sqrt(mu)) / (sqrt(L) + sqrt(mu)))^2."""
+        """The method with the optimal constants for quadratics with spectrum in [mu, L].
+
+        alpha = 4 / (sqrt(L) + sqrt(mu))^2,  beta = ((sqrt(L) - sqrt(mu)) / (sqrt(L) + sqrt(mu)))^2
+        """
         checks.constants("HeavyBall", mu, lipschitz, strongly=True)
         total = math.sqrt(lipschitz) + math.sqrt(mu)
         ratio = (math.sqrt(lipschitz) - math.sqrt(mu)) / total
         return cls(step_size=4 / (total * total), momentum=ratio**2)
 
     def init(self, point: Point) -> Velocity:
-        """At rest."""
+        """v = 0."""
         return Velocity(torch.zeros_like(point.x))
 
     def step(self, point: Point, state: Velocity) -> tuple[Point, Step, Velocity]:
-        """One gradient."""
+        """One step of heavy ball."""
         v = add_(state.v.mul(self.momentum), point.grad, -self.step_size)
         new = point.at(point.x + v, self.depth)
         return new, _record(point, new, self.step_size), Velocity(v)
@@ -77,11 +80,11 @@ class HeavyBall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nesterov:
-    """Nesterov's acceleration, at the point where the gradient is taken.
+    """Nesterov's acceleration; x is the point at which the gradient is evaluated.
 
         v <- beta v - alpha g,    x <- x - alpha g + beta v
 
-    2 oracle calls an iteration.
+    2 oracle calls per iteration.
 
     Args:
         step_size: alpha.
@@ -103,17 +106,20 @@ class Nesterov:
 
     @classmethod
     def from_constants(cls, mu: float, lipschitz: float) -> Nesterov:
-        """1/L and (sqrt(kappa) - 1) / (sqrt(kappa) + 1), kappa = L/mu."""
+        """The method with alpha = 1/L and beta = (sqrt(kappa) - 1) / (sqrt(kappa) + 1).
+
+        kappa = L/mu.
+        """
         checks.constants("Nesterov", mu, lipschitz, strongly=True)
         root = math.sqrt(lipschitz / mu)
         return cls(step_size=1 / lipschitz, momentum=(root - 1) / (root + 1))
 
     def init(self, point: Point) -> Velocity:
-        """At rest."""
+        """v = 0."""
         return Velocity(torch.zeros_like(point.x))
 
     def step(self, point: Point, state: Velocity) -> tuple[Point, Step, Velocity]:
-        """One gradient."""
+        """One step of Nesterov's method."""
         g, alpha, beta = point.grad, self.step_size, self.momentum
         v = add_(state.v.mul(beta), g, -alpha)
         new = point.at(add(point.x, g, -alpha).add_(v, alpha=beta), self.depth)

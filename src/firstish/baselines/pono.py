@@ -1,4 +1,4 @@
-"""PoNo: a Polyak step to begin with, a non-monotone Armijo search to end with."""
+"""PoNo: a non-monotone Armijo line search whose first trial is a Polyak step."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from firstish.methods.base import Failure, Step
 from firstish.objectives.base import Depth, Point
 
 MAX_TRIALS = 100
-LAST_RESORT = 1e-6  # the step when no trial was accepted
+LAST_RESORT = 1e-6  # the step size if no trial was accepted
 TINY_GRADIENT = 1e-8  # below this the authors' code takes no step
 
 
 @dataclass(frozen=True, slots=True)
 class PoNoState:
-    """Zhang and Hager's Q and C, and how many halvings the last searches needed, l."""
+    """Zhang and Hager's Q and C, and l, the number of reductions carried over."""
 
     weight: float = 0.0
     mean: float = 0.0
@@ -32,22 +32,22 @@ class PoNoState:
 class PoNo:
     """The Polyak non-monotone line search (PoNoS) on the full objective.
 
-        eta = delta^l (f - f*) / (c_p |g|^2 + 1e-8), within [min_step, max_step]
-        accept f(x - eta g) <= max(C, f) - c eta |g|^2, else eta <- delta eta
-        l <- max(l + e - 1, 0), e the number of refusals (99 if all 100 were)
+        eta = delta^l (f - f*) / (c_p |g|^2 + 1e-8), clipped to [min_step, max_step]
+        accept if f(x - eta g) <= max(C, f) - c eta |g|^2, else eta <- delta eta
+        l <- max(l + e - 1, 0), e the number of rejected trials (99 if all 100 were)
 
-    C is Zhang and Hager's mean with factor xi: at xi = 1 the mean of all values so far. The
-    objective is far from monotone, so the best iterate is worth reporting besides the last. An
+    C is Zhang and Hager's mean with factor xi; for xi = 1 it is the mean of all values so far. The
+    values of f are far from monotone, so the best iterate is worth reporting besides the last. An
     iteration costs 1 oracle call for the gradient and 1 for each trial.
 
     Args:
         max_step: 10 is the default of the authors' code, 1e10 its choice for convex problems.
-        min_step: the least first trial.
-        c: share of the linear decrease asked for.
-        c_p: divides the Polyak step.
-        delta: factor between trials, and base of the memory.
+        min_step: the smallest first trial.
+        c: the fraction of the linear decrease required.
+        c_p: divisor of the Polyak step.
+        delta: factor between trials, and base of delta^l.
         xi: non-monotonicity, from 0 (monotone) to 1.
-        f_star: a lower bound of f.
+        f_star: f*, a lower bound of f.
 
     Examples:
         >>> import torch, firstish
@@ -85,11 +85,11 @@ class PoNo:
             )
 
     def init(self, point: Point) -> PoNoState:
-        """Nothing seen."""
+        """The state before the first step."""
         return PoNoState()
 
     def step(self, point: Point, state: PoNoState) -> tuple[Point, Step, PoNoState]:
-        """One gradient, then the trials."""
+        """One gradient, then a line search."""
         if point.grad_norm == 0:
             return point, STATIONARY, state
         f = point.value
@@ -99,12 +99,12 @@ class PoNo:
         reference = max(mean, f)
 
         first = self._first_trial(point, state.backtracks)
-        new, eta, refused = self._search(point, first, reference)
-        if torch.equal(new.x, point.x):  # accepted only because rounding hid the difference
-            lost = Step(scale=1.0, step_size=0.0, trials=refused + 1, failure=Failure.ROUNDING)
-            return point, lost, state
-        after = PoNoState(weight, mean, max(state.backtracks + refused - 1, 0))
-        return new, plain_step(point, new, eta, refused + 1), after
+        new, eta, rejected = self._search(point, first, reference)
+        if torch.equal(new.x, point.x):  # the step is lost to rounding
+            failed = Step(scale=1.0, step_size=0.0, trials=rejected + 1, failure=Failure.ROUNDING)
+            return point, failed, state
+        after = PoNoState(weight, mean, max(state.backtracks + rejected - 1, 0))
+        return new, plain_step(point, new, eta, rejected + 1), after
 
     def _first_trial(self, point: Point, backtracks: int) -> float:
         gg = point.grad_norm * point.grad_norm
@@ -112,11 +112,11 @@ class PoNo:
         return max(min(polyak, self.max_step), self.min_step)
 
     def _search(self, point: Point, eta: float, reference: float) -> tuple[Point, float, int]:
-        """The next point, its step, and how many trials were refused before it."""
+        """The next point, the step size and the number of rejected trials."""
         gg = point.grad_norm * point.grad_norm
-        for refused in range(MAX_TRIALS):
+        for rejected in range(MAX_TRIALS):
             new = against_gradient(point, eta)
             if new.value <= reference - self.c * eta * gg:
-                return new, eta, refused
+                return new, eta, rejected
             eta *= self.delta
         return against_gradient(point, LAST_RESORT), LAST_RESORT, MAX_TRIALS - 1

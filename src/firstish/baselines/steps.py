@@ -1,4 +1,4 @@
-"""What a step along -g has to say of itself."""
+"""Steps along -g and their records."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def down_gradient(point: Point, depth: Depth, reference: float) -> LineFunction[
 
 
 def plain_step(point: Point, new: Point, alpha: float, trials: int | None = None) -> Step:
-    """The record of x - alpha g taken: its direction is -g itself, so s = 1.
+    """The record of a step to x - alpha g; the direction is -g itself, so its scale is 1.
 
-    The new gradient is wanted next anyway, so <g_new, g> / <g, g> costs nothing; it is left out
-    where f overflowed and no gradient will be asked for.
+    The slope ratio <g_new, g> / <g, g> costs nothing, as the next iteration needs g_new anyway. It
+    is None if f overflowed: no gradient will be needed then.
     """
     ratio = None
     if math.isfinite(new.value):
@@ -50,16 +50,16 @@ def plain_step(point: Point, new: Point, alpha: float, trials: int | None = None
 def searched_step(
     point: Point, phi: LineFunction[PointTrial], first: float, found: Found[PointTrial]
 ) -> Step:
-    """The record of a search along -g that tried `first` first."""
+    """The record of a line search along -g whose first trial was `first`."""
     trial = found.trial
     if trial is None:
-        lost = -phi.slope * first <= phi.noise
+        below_noise = -phi.slope * first <= phi.noise
         return Step(
             scale=1.0,
             step_size=0.0,
             trials=found.trials,
             actual_decrease=0.0,
-            failure=Failure.ROUNDING if lost else Failure.LINE_SEARCH,
+            failure=Failure.ROUNDING if below_noise else Failure.LINE_SEARCH,
         )
     return Step(
         scale=1.0,

@@ -1,1 +1,1 @@
-"""Doors for those who come from elsewhere."""
+"""Interfaces to other libraries."""

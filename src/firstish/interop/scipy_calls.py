@@ -1,4 +1,4 @@
-"""What SciPy's `minimize` hands to a method, as one counted objective."""
+"""The functions that SciPy's `minimize` passes to a method, as an objective that counts calls."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from firstish.objectives.numpy_function import Array, NumpyObjective
 Function = Callable[..., Any]
 _EPS = float(np.finfo(np.float64).eps)
 _ERROR = {"2-point": _EPS ** (1 / 2), "3-point": _EPS ** (2 / 3), "cs": _EPS}  # at the best step
-_VALUES = {"2-point": 1, "3-point": 2, "cs": 1}  # for an entry of the gradient
+_VALUES = {"2-point": 1, "3-point": 2, "cs": 1}  # evaluations of f per entry of the gradient
 
 
 class Counted:
-    """A function of SciPy's kind, `call(x, ..., *args)`, and how often it was called."""
+    """A function `call(x, ..., *args)` as SciPy takes it, and the number of its calls."""
 
     def __init__(self, call: Function, args: tuple[Any, ...] = ()) -> None:
         self._call, self._args = call, args
         self.calls = 0
 
     def __call__(self, *where: Array) -> Any:
-        """Call it, with `args` last."""
+        """The function's result; `args` are passed last."""
         self.calls += 1
         return self._call(*where, *self._args)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How SciPy approximates a gradient.
+    """A gradient by SciPy's finite differences.
 
     Args:
         approximate: SciPy's `approx_derivative`.
         method: "2-point", "3-point" or "cs".
-        rel_step: the step relative to x; SciPy's by default.
-        abs_step: the step itself; relative by default.
+        rel_step: the step relative to x; SciPy's default if None.
+        abs_step: the absolute step; a relative one is used if None.
     """
 
     approximate: Function
@@ -51,7 +51,7 @@ class Difference:
             raise ValueError(f"`finite_diff_method` must be one of {names}, got {self.method!r}.")
 
     def gradient(self, fun: Function, x: Array, value: Any) -> Any:
-        """The difference, f(x) being known."""
+        """The gradient at x, where f(x) = value is known."""
         return self.approximate(
             fun,
             x,
@@ -63,10 +63,10 @@ class Difference:
 
 
 class Differentiated:
-    """f and its gradient by differences, f not evaluated again for the gradient at the same x."""
+    """f and its gradient by finite differences; the last f(x) is reused for the gradient at x."""
 
-    def __init__(self, fun: Function, how: Difference) -> None:
-        self._fun, self._how = fun, how
+    def __init__(self, fun: Function, difference: Difference) -> None:
+        self._fun, self._difference = fun, difference
         self._last: tuple[Array, Any] | None = None
 
     def value(self, x: Array) -> Any:
@@ -80,19 +80,19 @@ class Differentiated:
         last = self._last
         known = last is not None and np.array_equal(last[0], x)
         value = last[1] if last is not None and known else self._fun(x.copy())
-        return self._how.gradient(self._fun, x, value)
+        return self._difference.gradient(self._fun, x, value)
 
 
 class Calls:
-    """The functions, counted, and the objective they make.
+    """The user's functions with counters, and the objective made of them.
 
     Args:
-        fun: f; f and its gradient where `jac` is True.
-        size: how many entries x has.
-        args: more arguments for each function.
-        jac: the gradient, or True, or how to approximate it.
+        fun: f; returns (f, g) if `jac` is True.
+        size: the number of entries of x.
+        args: extra arguments of each function.
+        jac: the gradient, True, or a finite difference.
         hess: the Hessian.
-        hessp: the product; not used if `hess` is there.
+        hessp: the Hessian-vector product; not used if `hess` is given.
     """
 
     def __init__(
@@ -127,16 +127,16 @@ class Calls:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How often each function was called, by SciPy's names; gradients by differences too."""
+        """The calls of each function by SciPy's names; finite differences count as gradients."""
         nhev = sum(product.calls for product in self._products)
         return {"nfev": self._fun.calls, "njev": self._jac.calls, "nhev": nhev}
 
 
 def value_with_gradient(fun: Function, jac: Function) -> Function | None:
-    """(f, g) as one function, where SciPy made two of it for `jac=True`; None where it did not.
+    """The user's function that returns (f, g), if SciPy has split it for `jac=True`; else None.
 
-    Its `MemoizeJac` knows the last x only. A gradient asked for later, when the line search has
-    been elsewhere, would evaluate again: so both are taken at once.
+    SciPy's `MemoizeJac` caches the result at the last x only. A gradient computed after a line
+    search has tried other points would evaluate it again, so we take both at once.
     """
     if type(fun).__name__ != "MemoizeJac" or getattr(jac, "__self__", None) is not fun:
         return None

@@ -1,4 +1,4 @@
-"""The front door for SciPy's `minimize`: a shell, no mathematics."""
+"""A method for SciPy's `minimize`: converts its arguments and our result, nothing more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from firstish.methods.named import method_of
 from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.minimize import Progress, Result, minimize
 
-# SciPy's numbers for how its own methods end, BFGS first of all.
+# The status numbers of SciPy's own methods, those of BFGS where they differ.
 _STATUS = {
     Status.CONVERGED: 0,
     Status.MAX_ITERATIONS: 1,
@@ -60,40 +60,39 @@ def scipy_method(
 ) -> Any:
     """A method for `scipy.optimize.minimize(fun, x0, method=firstish.scipy_method, ...)`.
 
-    `minimize` fills in the first nine arguments; the rest are its `options`. Its `tol` arrives as
-    one of them.
+    SciPy's `minimize` passes the first nine arguments; the others are its `options` and its `tol`.
 
     Args:
         fun: f, called as `fun(x, *args)`.
-        x0: where to start.
-        args: more arguments for `fun`, `jac`, `hess` and `hessp`.
-        jac: the gradient; True if `fun` returns (f, g); without it SciPy's finite differences.
-        hess: the Hessian, as an array, a sparse array or a linear operator; "2-point" is a
-            difference of gradients, as is no Hessian at all.
-        hessp: the product, `hessp(x, v, *args)`; not used if `hess` is there.
+        x0: the starting point.
+        args: extra arguments of `fun`, `jac`, `hess` and `hessp`.
+        jac: the gradient; True if `fun` returns (f, g); by default SciPy's finite differences.
+        hess: returns the Hessian as an array, a sparse array or a linear operator. With "2-point",
+            or without `hess` and `hessp`, products are differences of gradients.
+        hessp: the Hessian-vector product, `hessp(x, v, *args)`; not used if `hess` is given.
         bounds: must be None.
         constraints: must be empty.
-        callback: called after each iteration with `intermediate_result=` if that is the name of
-            its only argument, else with x; StopIteration ends the run, what it returns does not.
-        stepper: what to do in an iteration, as `firstish.minimize` takes it as its method: "lazy",
-            "plane", "CGMR" or such as `firstish.LazyStep(memory=20)`. By default "lazy", or, where
-            settings of `ScaledGradient` are given (`scaling`, `sigma`, ...), that.
-        gtol: stop when |g| <= gtol; by default `tol`, or 1e-6, or 1e-5 (as SciPy's own) where g
-            is a finite difference: its error is no smaller.
-        tol: as given to SciPy's `minimize`.
-        maxiter: no more iterations than these.
+        callback: called after each iteration, with `intermediate_result=` if that is the name of
+            its only argument, else with x. StopIteration ends the run; return values are ignored.
+        stepper: the method, as for `firstish.minimize`: "lazy", "plane", "CGMR" or an object such
+            as `firstish.LazyStep(memory=20)`. By default "lazy", or `ScaledGradient` if settings
+            of it are given (`scaling`, `sigma`, ...).
+        gtol: stop when |g| <= gtol. By default `tol`, or 1e-6, or, if g is a finite difference,
+            1e-5 (SciPy's default), because its error is no smaller.
+        tol: as passed to SciPy's `minimize`.
+        maxiter: the largest number of iterations.
         max_oracle_calls: see `firstish.minimize`.
-        max_seconds: likewise.
+        max_seconds: see `firstish.minimize`.
         disp: print how the run ended.
-        return_all: keep every x, as `allvecs`.
-        finite_diff_method: "2-point", "3-point" or "cs", for a gradient by differences.
-        finite_diff_rel_step: its step relative to x.
-        eps: its step, absolute.
-        settings: of `ScaledGradient`: `scaling`, `sigma` and so on.
+        return_all: return every x, as `allvecs`.
+        finite_diff_method: "2-point", "3-point" or "cs", for a gradient by finite differences.
+        finite_diff_rel_step: the relative step of the finite differences.
+        eps: the absolute step of the finite differences.
+        settings: those of `ScaledGradient`: `scaling`, `sigma` and so on.
 
     Returns:
         An `OptimizeResult` with x, fun, jac, nit, nfev, njev, nhev, status, success and message,
-        and with the run itself as `firstish_result` (its history, its oracle calls).
+        and with our `Result` as `firstish_result` (with history and oracle calls).
 
     Examples:
         >>> import scipy.optimize
@@ -104,10 +103,10 @@ def scipy_method(
         >>> result.success, result.x.round(5).tolist()
         (True, [1.0, 1.0])
     """
-    try:  # here and not above: the package needs no SciPy
+    try:  # here and not above: SciPy is optional
         from scipy.optimize import OptimizeResult
 
-        # It has no public name, but it is what SciPy's own methods call.
+        # Not public, but it is what SciPy's own methods call.
         from scipy.optimize._numdiff import approx_derivative
     except ModuleNotFoundError as error:
         if error.name != "scipy":
@@ -115,7 +114,7 @@ def scipy_method(
         raise ModuleNotFoundError(
             "`firstish.scipy_method` needs SciPy: pip install 'firstish[scipy]'", name="scipy"
         ) from error
-    _refuse_limits(bounds, constraints)
+    _check_unconstrained(bounds, constraints)
     method = _method(stepper, settings)
     start = _start(x0)
     difference = Difference(
@@ -126,7 +125,8 @@ def scipy_method(
     )
     calls = _calls(fun, start.numel(), args, jac, hess, hessp, difference)
     default = 1e-5 if calls.objective.jac_error else 1e-6
-    watch = _Watch(callback, calls, OptimizeResult, [start.numpy().copy()] if return_all else None)
+    path = [start.numpy().copy()] if return_all else None
+    observer = _Observer(callback, calls, OptimizeResult, path)
     result = minimize(
         calls.objective,
         start,
@@ -135,12 +135,12 @@ def scipy_method(
         max_oracle_calls=max_oracle_calls,
         max_iterations=maxiter,
         max_seconds=max_seconds,
-        callback=watch if callback is not None or return_all else None,
+        callback=observer if callback is not None or return_all else None,
     )
     answer = OptimizeResult(
         x=result.x.numpy().copy(),
         fun=result.value,
-        jac=watch.gradient(),
+        jac=observer.gradient(),
         nit=result.iterations,
         **calls.counts,
         status=_STATUS[result.status],
@@ -148,31 +148,31 @@ def scipy_method(
         message=_STOPPED if result.status is Status.STOPPED else result.message,
         firstish_result=result,
     )
-    if watch.path is not None:
-        answer["allvecs"] = watch.path
+    if path is not None:
+        answer["allvecs"] = path
     if disp:
         _print(result, calls)
     return answer
 
 
-def _refuse_limits(bounds: Any, constraints: Any) -> None:
+def _check_unconstrained(bounds: Any, constraints: Any) -> None:
     if bounds is not None:
         raise ValueError(
-            "`minimize(method=firstish.scipy_method, bounds=...)` is impossible: the methods are "
-            "for problems without bounds. Leave bounds=None, replace x by a function of a free "
+            "`minimize(method=firstish.scipy_method, bounds=...)` is not supported: the methods "
+            "are for problems without bounds. Leave bounds=None, replace x by a function of a free "
             "variable (such as exp), or use method='L-BFGS-B'."
         )
     empty = constraints is None or (hasattr(constraints, "__len__") and len(constraints) == 0)
     if not empty:
         raise ValueError(
-            "`minimize(method=firstish.scipy_method, constraints=...)` is impossible: the methods "
-            "are for problems without constraints. Add a penalty to fun, or use "
+            "`minimize(method=firstish.scipy_method, constraints=...)` is not supported: the "
+            "methods are for problems without constraints. Add a penalty to fun, or use "
             "method='trust-constr'."
         )
 
 
 def _method(stepper: AnyMethod | str | None, settings: dict[str, Any]) -> AnyMethod:
-    """The method, and a warning for options that mean nothing, as SciPy's methods give."""
+    """The method to run; warns about unknown options, as SciPy's methods do."""
     known = {name: settings[name] for name in settings if name in _SETTINGS}
     unknown = [name for name in settings if name not in _SETTINGS]
     if unknown:
@@ -188,13 +188,13 @@ def _method(stepper: AnyMethod | str | None, settings: dict[str, Any]) -> AnyMet
     if known:
         raise ValueError(
             f"`options` has a stepper, {type(method).__name__}, and settings of `ScaledGradient` "
-            f"besides: {', '.join(known)}. Give the settings to the stepper itself."
+            f"besides: {', '.join(known)}. Pass the settings to the stepper itself."
         )
     return method
 
 
 def _start(x0: Any) -> torch.Tensor:
-    """x0 in its own precision if that is single or double, else in double."""
+    """x0 as a tensor, in float32 if it is in float32, else in float64."""
     x = np.atleast_1d(np.asarray(x0))
     if x.ndim != 1 or x.dtype.kind not in "fiub":
         raise ValueError(
@@ -213,13 +213,13 @@ def _calls(
     hessp: Function | None,
     difference: Difference,
 ) -> Calls:
-    """The objective, from whatever SciPy's users give."""
+    """The user's functions with counters, and their objective."""
     if isinstance(hess, str) and hess == "2-point":
         hess = None
     if hess is not None and not callable(hess):
         raise ValueError(
-            f"`minimize(method=firstish.scipy_method, hess={hess!r})` is unknown. Give a function, "
-            "or nothing: products are differences of gradients then."
+            f"`minimize(method=firstish.scipy_method, hess={hess!r})` is unknown. Pass a function, "
+            "or omit it: products are then differences of gradients."
         )
     args = args if isinstance(args, tuple) else (args,)
     if jac is True:
@@ -232,8 +232,8 @@ def _calls(
     return Calls(fun, size, args, jac, hess, hessp)
 
 
-class _Watch:
-    """The user's callback, and what the result needs of each iteration."""
+class _Observer:
+    """The callback of a run: calls the user's callback and records the path of x."""
 
     def __init__(
         self,
@@ -265,16 +265,16 @@ class _Watch:
             self._callback(x.copy())
 
     def gradient(self) -> Any:
-        """That of the current point."""
+        """The gradient at the current point."""
         point = self._calls.objective.accepted
-        assert point is not None  # the loop accepts the start, or raises
+        assert point is not None  # the loop accepts the starting point, or raises
         return point.grad.numpy().copy()
 
 
 def _parameters(callback: Callable[..., object]) -> set[str]:
     try:
         return set(inspect.signature(callback).parameters)
-    except (TypeError, ValueError):  # some built-in functions have none to show
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return set()
 
 

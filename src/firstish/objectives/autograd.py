@@ -1,4 +1,4 @@
-"""Objectives and points whose derivatives autograd computes on the graph of the loss."""
+"""Objectives and points whose derivatives are computed by autograd."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Evaluation:
         leaves: what to differentiate with respect to.
         outputs: the model's outputs, for Gauss-Newton products.
         grads: the gradient, where the loss computed it itself.
-        aux: what the loss returned beside its value.
+        aux: what the loss returned besides its value.
         buffers: the module's buffers after the run.
     """
 
@@ -43,7 +43,9 @@ class Evaluation:
 
 
 class AutogradObjective(ABC):
-    """Base of the function, module and closure objectives; see `FunctionObjective` for arguments.
+    """Base class of the function, module and closure objectives.
+
+    `FunctionObjective` documents the other arguments.
 
     Args:
         layout: how x is split into parameters.
@@ -53,7 +55,7 @@ class AutogradObjective(ABC):
 
     root: nn.Module | None = None  # for the names of modules in errors
     flat_leaf = True  # the leaf of the graph is the vector x itself
-    one_graph = False  # only the newest graph is valid, and `is_current` tells which it is
+    one_graph = False  # True if only the newest graph is valid; see `is_current`
 
     def __init__(
         self,
@@ -83,11 +85,11 @@ class AutogradObjective(ABC):
         """Run the loss at x."""
 
     def is_current(self, run: Evaluation) -> bool:
-        """True if the graph of that run is still valid."""
+        """True if the graph of the run is still valid."""
         return True
 
     def commit(self, buffers: Sequence[Tensor]) -> None:
-        """Keep the buffers of an accepted point, such as BatchNorm's statistics."""
+        """Write the buffers of an accepted point (BatchNorm's statistics) into the model."""
 
     def check_vector(self, x: Tensor) -> None:
         """Raise unless x has the size, dtype and device of this objective."""
@@ -109,7 +111,7 @@ class AutogradObjective(ABC):
         if not self._check:
             return run
         first = float(run.loss.detach())
-        del run  # its graph goes before the next one is built
+        del run  # free its graph before the next one is built
         run = self.run(x, graph)
         second = float(run.loss.detach())
         if math.isfinite(first) and not abs(first - second) <= 10 * self.eps * abs(first):
@@ -119,7 +121,7 @@ class AutogradObjective(ABC):
         return run
 
     def noise(self, run: Evaluation) -> float:
-        """The unit roundoff of the arithmetic of that run, as far as its graph shows it."""
+        """The unit roundoff of the arithmetic of a run, estimated from its graph."""
         return graph_eps(run.loss)
 
     def confirm(self, point: AutogradPoint, run: Evaluation, offset: Tensor, g: Tensor) -> None:
@@ -133,13 +135,13 @@ class AutogradObjective(ABC):
     def gradient(
         self, run: Evaluation, x: Tensor, create_graph: bool, retain_graph: bool
     ) -> tuple[Tensor, Sequence[Tensor | None]]:
-        """The gradient of f as one vector, and that of the loss per leaf with its graph."""
+        """The gradient of f as one vector, and that of the loss per leaf, with its graph."""
         grads = run.grads
         if grads is None:
             grads = self._differentiated(run, create_graph, retain_graph)
         if any(g is not None and g.layout != torch.strided for g in grads):
             raise _sparse(self.loss_name)
-        if all(g is None for g in grads):  # the graph leads to other tensors
+        if all(g is None for g in grads):  # the graph has other leaves
             raise ValueError(f"{self.loss_name} does not depend on any of the parameters.")
         return self.flat(grads, x), grads
 
@@ -164,7 +166,7 @@ class AutogradObjective(ABC):
         return grads
 
     def flat(self, parts: Sequence[Tensor | None], of: Tensor) -> Tensor:
-        """A derivative per leaf as one vector without a graph, the penalty's included.
+        """The derivatives per leaf as one vector, detached, plus that of the penalty.
 
         `of` is x for a gradient and v for a product with v.
         """
@@ -186,10 +188,10 @@ class AutogradPoint(Point):
 
     _run: Evaluation | None = None
     _grads: Sequence[Tensor | None] | None = None  # with their graph
-    _buffers: Sequence[Tensor] = ()  # as the run left them, until the point is accepted
+    _buffers: Sequence[Tensor] = ()  # after the run, until the point is accepted
 
     def __init__(self, objective: AutogradObjective, x: Tensor, depth: Depth) -> None:
-        self.x, self.meter, self.depth = x, objective.meter, depth  # all that Point's own does
+        self.x, self.meter, self.depth = x, objective.meter, depth  # as Point.__init__
         self.objective = objective
 
     @property
@@ -220,7 +222,7 @@ class AutogradPoint(Point):
         return g
 
     def difference_base(self) -> Tensor:
-        """The gradient that `gradient_at` is compared with: the point's own."""
+        """The gradient at the point that `gradient_at` is compared with."""
         return self.grad
 
     def exact_product(self, v: Tensor) -> Product:
@@ -253,7 +255,7 @@ class AutogradPoint(Point):
         self._buffers = self._run.buffers
         value = self.objective.value(self._run, self.x)
         if self.depth == "value":
-            self._run = None  # derivatives evaluate again
+            self._run = None  # it has no graph; derivatives evaluate again
         return value
 
     def _gradient(self) -> Tensor:
@@ -279,13 +281,13 @@ class AutogradPoint(Point):
         return self.objective.product.product(self, v)
 
     def _finished(self, Hv: Sequence[Tensor | None], v: Tensor, passes: int) -> Product:
-        """The product of an exact formula, as one vector; the graph has been used up."""
+        """The product as one vector; counts the passes and frees the graph."""
         self.meter.passes += passes
         self._run = self._grads = None
         return Product.by_exact_formula(self.objective.flat(Hv, v), self.objective.eps)
 
     def _graph(self) -> Evaluation:
-        """The run with its graph; evaluated again if it was freed or is not valid any more."""
+        """The run with its graph; evaluated again if the graph was freed or is no longer valid."""
         run = self._run
         if run is None or (self.objective.one_graph and not self.objective.is_current(run)):
             run = self._run = self.objective.run(self.x, graph=True)
@@ -293,7 +295,7 @@ class AutogradPoint(Point):
         return run
 
     def _graph_of_gradient(self) -> Evaluation:
-        """The run, with the gradient's graph too."""
+        """The run with its graph, and the gradient with its graph if products need it."""
         run, had = self._graph(), self._grads
         if had is None:
             if run.grads is not None:
@@ -305,6 +307,6 @@ class AutogradPoint(Point):
 
 def _sparse(loss_name: str) -> TypeError:
     return TypeError(
-        f"{loss_name} has a sparse gradient, which cannot form one vector. "
+        f"{loss_name} has a sparse gradient, which is not supported. "
         "Use dense ones, for example `nn.Embedding(..., sparse=False)`."
     )

@@ -1,4 +1,4 @@
-"""`Point`: x with f, its gradient and its products there, lazily evaluated, cached and counted."""
+"""`Point`: x with f, gradient and Hessian-vector products, lazily evaluated, cached and counted."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from firstish.vectors import add, dot, in_range, norm, norm_and_cosine
 FLOAT64_EPS = torch.finfo(torch.float64).eps
 
 Depth = Literal["value", "gradient", "product"]
-"""The highest order of derivatives that a point must be ready for: without "product" it keeps no
-graph for Hessian-vector products."""
+"""The highest order of derivatives needed at a point. Only with "product" does a point keep the
+graph for a Hessian-vector product."""
 
 
 @dataclass(slots=True)
 class Meter:
-    """What has been spent on an objective.
+    """The cost of the evaluations of an objective so far.
 
     Args:
-        oracle_calls: the paper's unit. Value 1, gradient after the value 1, Hessian-vector product
-            after the gradient 2, whatever the implementation does inside.
-        passes: the work really done, in forward passes: a forward 1, a backward 1, a double
-            backward 2, a re-evaluation what it is.
+        oracle_calls: the paper's unit: 1 for a value, 1 for a gradient after the value, 2 for a
+            Hessian-vector product after the gradient, however they are computed.
+        passes: the actual cost in forward passes: 1 for a forward, 1 for a backward and 2 for a
+            double backward pass, re-evaluations included.
     """
 
     oracle_calls: float = 0
     passes: float = 0
 
     def copy(self) -> Meter:
-        """The counts as they are now."""
+        """A copy of the current counts."""
         return Meter(self.oracle_calls, self.passes)
 
     def since(self, start: Meter) -> Meter:
-        """What was spent after `start` was copied."""
+        """The cost since the copy `start` was made."""
         return Meter(self.oracle_calls - start.oracle_calls, self.passes - start.passes)
 
 
 class Product(NamedTuple):
-    """A Hessian-vector product H~v and how far its curvature may be off.
+    """A Hessian-vector product H~v and a bound on the error of its curvature.
 
         |<v, (H~ - H) v>| / <v, v>  <=  relative_error |H~v| / |v| + absolute_error
 
-    H is the Hessian of the rows the product was made on: what a sample of them leaves out is not
-    in it. Both are 0 for an exact product in float64.
+    H is the Hessian over the rows used for the product: the error of sampling them is not included.
+    Both errors are 0 for an exact product in float64.
     """
 
     vector: Tensor
@@ -63,14 +63,14 @@ class Product(NamedTuple):
         return cls(vector, rounding_error(eps))
 
     def curvature_error(self, length: float, v_norm: float) -> float:
-        """The bound above, `length` being |H~v| and `v_norm` |v|."""
+        """The bound above, with `length` = |H~v| and `v_norm` = |v|."""
         return self.relative_error * length / v_norm + self.absolute_error
 
 
 def rounding_error(eps: float) -> float:
     """The relative error of a product's curvature in arithmetic with unit roundoff eps.
 
-    In float64 it decides no curvature case, and is taken as 0.
+    In float64 it is too small to change a curvature case, and taken as 0.
     """
     return 0.0 if eps <= FLOAT64_EPS else 8 * eps
 
@@ -82,13 +82,13 @@ class Point(ABC):
     caches the results and counts the oracle calls.
 
     Args:
-        x: a one-dimensional tensor that is not written to any more.
-        meter: counts what is spent.
+        x: a one-dimensional tensor, which must not be modified afterwards.
+        meter: counts the oracle calls and passes.
         depth: the highest order of derivatives that will be needed.
     """
 
-    product_fraction: float = 1  # the share of the data that a product uses
-    aux: Any = None  # what the loss returned beside its value, at this point
+    product_fraction: float = 1  # the fraction of the data that a product uses
+    aux: Any = None  # what the loss returned besides its value
 
     _f: float | None = None
     _g: Tensor | None = None
@@ -133,7 +133,7 @@ class Point(ABC):
         return self._g_norm
 
     def grad_in_range(self) -> tuple[Tensor, float, float]:
-        """A vector v along g that products are made with, |v|, and |g|/|v|, a power of two.
+        """v, |v| and |g|/|v|, where v is the gradient divided by a power of two, for products.
 
         v is g itself unless |g| is extreme; see `linalg.in_range`.
         """
@@ -145,9 +145,9 @@ class Point(ABC):
         """The Hessian-vector product Hv; 2 oracle calls after the gradient.
 
         It frees the graph. A second product with another v, or a product at a point of depth
-        "gradient", evaluates again: the same 2 oracle calls, and a forward and a backward pass
-        more. (At depth "gradient", `product="auto"` makes a gradient difference, which needs only
-        those two passes.)
+        "gradient", evaluates f again: 2 oracle calls as well, but one more forward and backward
+        pass. (At depth "gradient", `product="auto"` computes a gradient difference, which needs
+        only those two passes.)
         """
         if self._last_product is not None and self._last_product[0] is v:
             return self._last_product[1]
@@ -160,13 +160,13 @@ class Point(ABC):
         return product
 
     def curvature(self, v: Tensor) -> float:
-        """<v, Hv>; overridden where it can be had for less than Hv."""
+        """<v, Hv>; overridden where it costs less than Hv."""
         return dot(v, self.hvp(v).vector)
 
     def angle(self, v: Tensor | None = None, v_norm: float | None = None) -> Angle:
         """|v|, |Hv| and the cosine between v and Hv; 2 oracle calls, for the product.
 
-        By default v is the gradient, or where |g| is extreme that over a power of two.
+        By default v is the gradient, divided by a power of two if |g| is extreme.
         """
         if v is None or v_norm is None:
             v, v_norm, _ = self.grad_in_range()
@@ -175,9 +175,9 @@ class Point(ABC):
         return Angle(v_norm, length, cosine, product.curvature_error(length, v_norm))
 
     def rayleigh_angle(self) -> Angle:
-        """What the cases and the CG scale need of the angle, <g,Hg> alone; 2 oracle calls.
+        """The angle for the curvature cases and the CG scale, which need only <g,Hg>.
 
-        The whole angle, unless |Hg| would cost more: then one that is `partial`.
+        It is `partial` if |Hg| would cost extra. 2 oracle calls.
         """
         return self.angle()
 
@@ -190,15 +190,15 @@ class Point(ABC):
         return self.at(add(self.x, p, alpha), depth)
 
     def accept(self) -> None:
-        """Make this the current point; side effects such as new buffers are committed."""
+        """Make this the current point, and commit side effects such as new buffers."""
 
     def release(self) -> None:
         """Free the graph, if one is held."""
 
     def inherited(self) -> tuple[Any, ...]:
-        """What the point took over from earlier points and cannot be recomputed from x to the bit.
+        """Tensors and numbers from earlier points that x alone does not give to the bit.
 
-        Tensors and numbers, saved with a run; nothing by default.
+        They are saved with a run. Empty by default.
         """
         return ()
 
@@ -210,7 +210,7 @@ class Point(ABC):
         return math.isfinite(self.value) and math.isfinite(self.grad_norm)
 
     def require_finite(self, where: str = "at the starting point") -> None:
-        """Raise if f or its gradient is not finite here."""
+        """Raise unless f and its gradient are finite."""
         if not math.isfinite(self.value):
             raise NonFiniteError(
                 f"f is {self.value} {where}. Start where the loss is finite, and "
@@ -218,7 +218,7 @@ class Point(ABC):
             )
         if not math.isfinite(self.grad_norm):
             raise NonFiniteError(
-                f"The gradient is not finite {where} although f is. Look for a kink "
+                f"The gradient is not finite {where} although f is. Check the loss for a kink "
                 "or a root at 0 (such as sqrt or norm), or start elsewhere."
             )
 
@@ -234,7 +234,7 @@ class Point(ABC):
 
 @runtime_checkable
 class Objective(Protocol):
-    """Where f, its gradient and its products come from."""
+    """A function f that can be evaluated at points."""
 
     def at(self, x: Tensor, depth: Depth = "product") -> Point:
         """The point x, not yet evaluated."""

@@ -1,11 +1,11 @@
-"""The losses of linear models, and their two derivatives by the score z = A x.
+"""The losses of linear models and their first two derivatives with respect to the scores z = A x.
 
     Logistic        log(1 + e^(-b z)),  b = -1 or 1
     Multinomial     log sum_c e^(z_c) - z_y
     LeastSquares    (z - y)^2 / 2
     Poisson         e^z - y z
 
-A family is settings; on the targets of a data set it becomes a `Loss`.
+A `Family` holds settings; with the targets of a data set it makes a `Loss`.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from torch.nn import functional as F
 
 
 class Loss(ABC):
-    """A family on its targets; scores come as (n,), or as (n, columns).
+    """The loss of a family on given targets, for scores of shape (n,) or (n, columns).
 
     Attributes:
-        columns: how many scores an item has; None for one alone, without an axis of its own.
+        columns: the number of scores per sample; None for scores of shape (n,).
     """
 
     columns: int | None = None
 
     @abstractmethod
     def at(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of each item, (n,), and what the derivatives need to know of z."""
+        """The loss of each sample, (n,), and a tensor `known` from which derivatives follow."""
 
     @abstractmethod
     def slope(self, known: Tensor) -> Tensor:
-        """The derivative of each item's loss by its scores, in a new tensor shaped like z."""
+        """The derivative of each sample's loss by its scores, a new tensor shaped like z."""
 
     @abstractmethod
-    def bend(self, known: Tensor, t: Tensor) -> Tensor:
-        """The second derivative times t, in a new tensor shaped like z."""
+    def hessian_product(self, known: Tensor, t: Tensor) -> Tensor:
+        """The Hessian of each sample's loss in its scores times t, a new tensor shaped like z."""
 
     @abstractmethod
-    def bends(self, known: Tensor) -> Tensor:
-        """The second derivative by each score alone, in a new tensor shaped like z."""
+    def hessian_diagonal(self, known: Tensor) -> Tensor:
+        """The diagonal of the Hessian of each sample's loss, a new tensor shaped like z."""
 
 
 class Family(ABC):
-    """What kind of loss a linear model has."""
+    """A kind of loss for a linear model."""
 
     @abstractmethod
     def on(self, targets: Tensor, dtype: torch.dtype) -> Loss:
-        """The loss on these targets, or an error that says what is wrong with them."""
+        """The loss on these targets; raises if they do not suit the family."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logistic(Family):
-    """Two classes, log(1 + e^(-b z)); targets are 0 and 1, or -1 and 1, or booleans.
+    """Two classes, log(1 + e^(-b z)); targets are 0 and 1, -1 and 1, or booleans.
 
     Examples:
         >>> import math
@@ -84,17 +84,17 @@ class _LogisticLoss(Loss):
 
     def at(self, z: Tensor) -> tuple[Tensor, Tensor]:
         m = self._minus_b * z
-        # softplus turns into the identity above its threshold: at 20, the default, that is a jump
-        # of 2e-9, which a line search in float64 sees.
+        # Above its threshold softplus is the identity. At the default, 20, that is a jump of 2e-9,
+        # large enough to disturb a line search in float64.
         return F.softplus(m, threshold=50.0), m
 
     def slope(self, known: Tensor) -> Tensor:
         return torch.sigmoid(known).mul_(self._minus_b)
 
-    def bend(self, known: Tensor, t: Tensor) -> Tensor:
-        return self.bends(known).mul_(t)
+    def hessian_product(self, known: Tensor, t: Tensor) -> Tensor:
+        return self.hessian_diagonal(known).mul_(t)
 
-    def bends(self, known: Tensor) -> Tensor:
+    def hessian_diagonal(self, known: Tensor) -> Tensor:
         # p (1 - p), without the cancellation in 1 - p
         return torch.sigmoid(known).mul_(torch.sigmoid(-known))
 
@@ -105,8 +105,8 @@ class Multinomial(Family):
 
     Args:
         classes: C; by default the largest target plus 1.
-        pinned: fix the last class's score at 0, as the paper does, so that x has C - 1 rows;
-            otherwise all C are free, and without weight decay f is flat in one direction.
+        pinned: fix the score of the last class at 0, as the paper does; x then has C - 1 rows.
+            Otherwise it has C rows, and the loss does not change if a vector is added to all.
 
     Examples:
         >>> loss = Multinomial(classes=3, pinned=True).on(torch.tensor([0, 2]), torch.float64)
@@ -158,18 +158,18 @@ class _MultinomialLoss(Loss):
     def slope(self, known: Tensor) -> Tensor:
         return known - self._is_label
 
-    def bend(self, known: Tensor, t: Tensor) -> Tensor:
+    def hessian_product(self, known: Tensor, t: Tensor) -> Tensor:
         # (diag(p) - p p') t
         pt = known * t
         return pt.addcmul_(known, pt.sum(1, keepdim=True), value=-1)
 
-    def bends(self, known: Tensor) -> Tensor:
+    def hessian_diagonal(self, known: Tensor) -> Tensor:
         return known * (1 - known)
 
 
 @dataclass(frozen=True, slots=True)
 class LeastSquares(Family):
-    """(z - y)^2 / 2; targets are numbers, (n,), or several for each item, (n, columns).
+    """(z - y)^2 / 2; targets are one number per sample, (n,), or several, (n, columns).
 
     Examples:
         >>> loss = LeastSquares().on(torch.tensor([1.0, 3.0]), torch.float64)
@@ -200,16 +200,16 @@ class _SquaredLoss(Loss):
     def slope(self, known: Tensor) -> Tensor:
         return known.clone()
 
-    def bend(self, known: Tensor, t: Tensor) -> Tensor:
+    def hessian_product(self, known: Tensor, t: Tensor) -> Tensor:
         return t.clone()
 
-    def bends(self, known: Tensor) -> Tensor:
+    def hessian_diagonal(self, known: Tensor) -> Tensor:
         return torch.ones_like(known)
 
 
 @dataclass(frozen=True, slots=True)
 class Poisson(Family):
-    """Counts with mean e^z, e^z - y z (log y! is left out); targets are at least 0.
+    """Counts with mean e^z, e^z - y z (without the constant log y!); targets are at least 0.
 
     Examples:
         >>> loss = Poisson().on(torch.tensor([0, 3]), torch.float64)
@@ -240,17 +240,17 @@ class _PoissonLoss(Loss):
     def slope(self, known: Tensor) -> Tensor:
         return known - self._y
 
-    def bend(self, known: Tensor, t: Tensor) -> Tensor:
+    def hessian_product(self, known: Tensor, t: Tensor) -> Tensor:
         return known * t
 
-    def bends(self, known: Tensor) -> Tensor:
+    def hessian_diagonal(self, known: Tensor) -> Tensor:
         return known.clone()
 
 
 def _vector(family: str, targets: Tensor) -> None:
     if targets.ndim != 1:
         raise ValueError(
-            f"`{family}()` needs one target for each item, shape (n,), got {tuple(targets.shape)}."
+            f"`{family}()` needs one target per sample, shape (n,), got {tuple(targets.shape)}."
         )
 
 
@@ -262,6 +262,6 @@ def _finite(family: str, targets: Tensor, dtype: torch.dtype) -> Tensor:
     if len(bad):
         raise ValueError(
             f"`{family}()` needs finite targets, got {bad[0].item()} ({len(bad)} in all). "
-            "Leave those items out."
+            "Remove those samples."
         )
     return targets

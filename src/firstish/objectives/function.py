@@ -19,9 +19,9 @@ class FunctionObjective(AutogradObjective):
     Args:
         fun: returns the loss as a tensor, or `(loss, aux)`.
         example: a tensor of the shape, dtype and device of x.
-        product: how Hessian-vector products are made: "double-backward", "difference", or "auto",
-            which uses double backward if it works and a difference confirms it.
-        check: compare two evaluations at the first point, and refuse a loss that differs.
+        product: how Hessian-vector products are computed: "double-backward", "difference", or
+            "auto", which uses double backward if it works and a difference confirms it.
+        check: evaluate twice at the first point, and raise if the two losses differ.
         weight_decay: adds weight_decay/2 |x|^2.
 
     Examples:
@@ -43,7 +43,7 @@ class FunctionObjective(AutogradObjective):
     ) -> None:
         if product == "gauss-newton":
             raise ValueError(
-                "`product='gauss-newton'` needs a model and a loss apart: use `ModuleObjective`."
+                "`product='gauss-newton'` needs a separate model and loss: use `ModuleObjective`."
             )
         if not callable(fun):
             raise TypeError(f"`FunctionObjective(fun=...)` must be callable, got {fun!r}.")
@@ -61,7 +61,7 @@ class FunctionObjective(AutogradObjective):
         self._random = Replay()
 
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
-        """Run the function at x, from the random state of the objective's construction."""
+        """Run the function at x, with the random state at the objective's construction."""
         leaf = x.detach().requires_grad_(graph)
         loss, aux = loss_and_aux(self._random(self._fun, leaf), self.loss_name)
         return Evaluation(loss, (leaf,), aux=aux)

@@ -27,9 +27,9 @@ class FunctionalLoss:
 
     Args:
         model: the module; one wrapped in DistributedDataParallel is unwrapped, with a warning.
-        loss_fn: takes the outputs and the targets, or what there is of them.
+        loss_fn: takes the outputs and the targets; see `ModuleObjective` if either is missing.
         call: the call to name in errors.
-        joined: whether the losses of several processes will be added up.
+        joined: True if the losses of several processes will be added up.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class FunctionalLoss:
         if not isinstance(model, nn.Module):
             raise TypeError(f"`{call}(model=...)` must be an nn.Module, got {model!r}.")
         check_loss(loss_fn, call)
-        _refuse_compiled(model, call)
+        _check_compiled(model, call)
         self._call = call
         self.given = model
         self.model = _unwrapped(model, call, joined)
@@ -53,11 +53,11 @@ class FunctionalLoss:
         self.parameters = list(named.values())
         self._names = [f"model.{name}" for name in named]
         self._loss = _Loss(self.model, loss_fn)
-        # While it is called, a module has the tensors of the call in place of its parameters.
+        # During a call the module's parameters are replaced by the tensors of that call.
         self._alone = in_use(self.model.modules(), f"the model of `{call}`. {_COPY}")
 
     def is_of(self, module: nn.Module) -> bool:
-        """Whether that is the module given, wrapped or not."""
+        """True if `module` is the module passed, wrapped or unwrapped."""
         return module is self.given or module is self.model
 
     def initial(self) -> Tensor:
@@ -69,13 +69,13 @@ class FunctionalLoss:
         self.layout.write(x, self.parameters)
 
     def buffers(self) -> dict[str, Tensor]:
-        """Copies of the model's buffers, for one evaluation to change."""
+        """Copies of the model's buffers, which an evaluation may change."""
         return {f"model.{n}": b.clone() for n, b in self.model.named_buffers()}
 
     def __call__(
         self, leaf: Tensor, inputs: Any, targets: Any, buffers: dict[str, Tensor]
     ) -> tuple[object, object]:
-        """What the loss returned, and the outputs; `buffers` are left as the model left them."""
+        """The result of the loss function and the outputs; `buffers` are updated by the model."""
         swapped = dict(zip(self._names, self.layout.split(leaf), strict=True))
         swapped.update(buffers)
         try:
@@ -89,23 +89,26 @@ class FunctionalLoss:
                 raise
             raise RuntimeError(f"{error}. {remedy}") from error
         for name in buffers:
-            buffers[name] = swapped[name]  # where the model has replaced one
+            buffers[name] = swapped[name]  # the model may have replaced one
         return result
 
     def _other_precision(self, inputs: Any) -> str | None:
-        """What to do, where inputs in another precision may be why torch has refused."""
-        mine = self.layout.dtype
+        """The advice for inputs in another precision than the model; None if there are none."""
+        own = self.layout.dtype
         for t in tensors_in(inputs):
-            if t.is_floating_point() and t.dtype != mine:
+            if t.is_floating_point() and t.dtype != own:
                 return (
-                    f"The model of `{self._call}` is in {mine} and its input in {t.dtype}: convert "
-                    f"one, by `inputs.to({mine})` or `model.to({t.dtype})`."
+                    f"The model of `{self._call}` is in {own} and its input in {t.dtype}: convert "
+                    f"one, by `inputs.to({own})` or `model.to({t.dtype})`."
                 )
         return None
 
 
-def _refuse_compiled(model: nn.Module, call: str) -> None:
-    """Before torch 2.5 a compiled module keeps to its own parameters, whatever is put in place."""
+def _check_compiled(model: nn.Module, call: str) -> None:
+    """Raise if the model has compiled modules, before torch 2.5.
+
+    There they ignore the parameters that `functional_call` puts in place.
+    """
     release = tuple(int(part) for part in torch.__version__.split(".")[:2])
     if release < (2, 5) and any(hasattr(module, "_orig_mod") for module in model.modules()):
         raise RuntimeError(
@@ -121,13 +124,13 @@ def _unwrapped(model: nn.Module, call: str, joined: bool) -> nn.Module:
         alone = isinstance(model, nn.DataParallel) or dist.get_world_size(model.process_group) == 1
         if not joined and not alone:
             raise ValueError(
-                f"`{call}(model=...)` is wrapped in DistributedDataParallel, which does not join "
+                f"`{call}(model=...)` is wrapped in DistributedDataParallel, which does not add up "
                 "the losses of its processes. Use `FiniteSum(model.module, ..., "
                 "process_group=torch.distributed.group.WORLD)`."
             )
         warnings.warn(
             f"`{call}(model=...)` is wrapped in {kind}, which does not support second derivatives; "
-            "the module inside is used. `FiniteSum(process_group=...)` is what joins processes.",
+            "the module inside is used. Use `FiniteSum(process_group=...)` for several processes.",
             stacklevel=4,
         )
         inner: nn.Module = model.module
@@ -136,12 +139,12 @@ def _unwrapped(model: nn.Module, call: str, joined: bool) -> nn.Module:
 
 
 class _Loss(nn.Module):
-    """The loss as a module, so that one functional_call swaps all that it depends on."""
+    """The loss as a module, so that one functional_call replaces everything it depends on."""
 
     def __init__(self, model: nn.Module, loss_fn: Callable[..., object]) -> None:
         super().__init__()
         self.model = model
-        self.call = [loss_fn]  # in a list, so that a loss module's state is not taken for ours
+        self.call = [loss_fn]  # in a list, so that a loss module does not become a submodule
 
     def forward(self, inputs: Any, targets: Any) -> tuple[object, object]:
         (loss_fn,) = self.call

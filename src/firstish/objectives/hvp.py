@@ -1,9 +1,9 @@
-"""Hessian-vector products, three ways.
+"""Hessian-vector products, computed in three ways.
 
 - `double_backward`: the derivative of <g, v>, exact;
-- `gradient_difference`: (g(x + e v) - g(x)) / e, for everything that has a gradient;
-- `gauss_newton`: J' H_loss J v, positive semidefinite where the loss is convex in the outputs, so
-  negative curvature is never reported.
+- `gradient_difference`: (g(x + e v) - g(x)) / e, which needs only gradients;
+- `gauss_newton`: J' H_loss J v, positive semidefinite if the loss is convex in the outputs, so it
+  never reports negative curvature.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from firstish.objectives.base import Product
 from firstish.vectors import add, norm, norm_and_cosine
 
-SHORTEST = 1e-290  # differences over less than this underflow
+SHORTEST = 1e-290  # differences over shorter distances underflow
 
 
 def double_backward(
@@ -29,7 +29,8 @@ def double_backward(
     >>> f = lambda x: (x**3).sum() + x[0] * x[1]
     >>> grads = torch.autograd.grad(f(x), [x], create_graph=True)
     >>> v = torch.tensor([1.0, -1.0])
-    >>> torch.equal(double_backward(grads, [x], [v])[0], torch.func.hessian(f)(x) @ v)
+    >>> H = torch.autograd.functional.hessian(f, x)
+    >>> torch.equal(double_backward(grads, [x], [v])[0], H @ v)
     True
     """
     known = [(g, w) for g, w in zip(grads, v, strict=True) if g is not None and g.requires_grad]
@@ -46,13 +47,13 @@ def gauss_newton(
 ) -> list[Tensor | None]:
     """J' H J v, J the Jacobian of the outputs and H the Hessian of the loss in the outputs.
 
-    With linear outputs it is the Hessian-vector product:
+    If the outputs are linear in x, it equals the Hessian-vector product:
 
     >>> x, A = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([[1.0, 2.0], [0.0, 3.0]])
     >>> f, v = (lambda x: (A @ x).pow(4).sum()), torch.tensor([1.0, -1.0])
     >>> outputs = A @ x
     >>> Gv = gauss_newton(outputs.pow(4).sum(), outputs, [x], [v])[0]
-    >>> torch.allclose(Gv, torch.func.hessian(f)(x) @ v)
+    >>> torch.allclose(Gv, torch.autograd.functional.hessian(f, x) @ v)
     True
     """
     # J v by transposing u -> J'u, which is linear in u: two reverse passes, no forward mode.
@@ -61,7 +62,7 @@ def gauss_newton(
     known = [(r, w) for r, w in zip(vjp, v, strict=True) if r is not None]
     (Jv,) = torch.autograd.grad([r for r, _ in known], u, [w for _, w in known])
     (slope,) = torch.autograd.grad(loss, outputs, create_graph=True)
-    if not slope.requires_grad:  # a loss linear in the outputs has no Gauss-Newton curvature
+    if not slope.requires_grad:  # the loss is linear in the outputs: H = 0
         return [None] * len(leaves)
     (HJv,) = torch.autograd.grad(slope, outputs, Jv, retain_graph=True)
     return list(torch.autograd.grad(outputs, leaves, HJv, allow_unused=True))
@@ -79,20 +80,20 @@ def gradient_difference(
 ) -> Product:
     """(g(x + e v) - g(x)) / e with e = distance / |v|, by default sqrt(eps) (1 + |x|) / |v|.
 
-    Its curvature has two errors: truncation, about sqrt(eps) of itself, and the rounding of two
-    gradients whose terms are as large as the largest gradient seen (`grad_scale`). Truncation alone
-    may decide the sign of a curvature near zero. There the difference is taken from x - e v too:
-    the two sides show the truncation, and their mean is free of it.
+    Its curvature has two errors: truncation, about sqrt(eps) times itself, and the rounding of two
+    gradients whose terms are as large as the largest gradient seen (`grad_scale`). Near zero
+    curvature truncation may decide the sign. There the difference from x - e v is computed too: the
+    difference of the two estimates the truncation, and their mean is free of it.
 
-    The default takes 1 for the scale of a small x. Where x is below that distance and the gradient
-    changes altogether over it, |x| is the scale; and where the gradient is not finite at that
+    The default distance assumes a scale of 1 for small x. If |x| is below that distance and the
+    gradient changes completely over it, the scale is |x|. If the gradient is not finite at that
     distance, shorter ones are tried.
 
     >>> x, v = torch.tensor([1.0, 2.0]).double(), torch.tensor([1.0, -1.0]).double()
     >>> f = lambda x: (x**3).sum() + x[0] * x[1]
-    >>> g, H, eps = torch.func.grad(f), torch.func.hessian(f), 2.0**-52
-    >>> Hv = gradient_difference(g, x, g(x), v, eps=eps, grad_scale=10.0).vector
-    >>> bool((Hv - H(x) @ v).abs().max() < 1e-6)
+    >>> g, H = torch.func.grad(f), torch.autograd.functional.hessian(f, x)
+    >>> Hv = gradient_difference(g, x, g(x), v, eps=2.0**-52, grad_scale=10.0).vector
+    >>> bool((Hv - H @ v).abs().max() < 1e-6)
     True
     """
     v_norm, root = norm(v), math.sqrt(eps)
@@ -129,7 +130,7 @@ def _difference_over(
     root: float,
     grad_scale: float,
 ) -> Product:
-    """The difference over that distance; `root` is sqrt(eps)."""
+    """The difference over `distance`; `root` is sqrt(eps)."""
     # --8<-- [start:difference]
     e, natural = distance / v_norm, root * grad_scale / distance
     rounding = 2 * root * natural

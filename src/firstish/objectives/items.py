@@ -1,4 +1,4 @@
-"""One value for each item of a linear model: targets and weights, checked."""
+"""Checks of the targets and weights of a linear model, one value per sample."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor
 from firstish.vectors import dot
 
 
-def per_item(A: Tensor, name: str, values: object) -> Tensor:
-    """One value for each row of A, on its device."""
+def per_sample(A: Tensor, name: str, values: object) -> Tensor:
+    """The values, detached; raises unless there is one for each row of A, on the device of A."""
     call = f"LinearModel({name}=...)"
     if not isinstance(values, Tensor):
         raise TypeError(
@@ -31,13 +31,13 @@ def per_item(A: Tensor, name: str, values: object) -> Tensor:
 
 
 def checked_weights(A: Tensor, weights: Tensor | None) -> tuple[Tensor | None, float]:
-    """The weights and their sum; None and the number of items where there are none."""
+    """The weights and their sum; without weights, None and the number of samples."""
     if weights is None:
         return None, float(len(A))
-    weights = per_item(A, "sample_weight", weights)
+    weights = per_sample(A, "sample_weight", weights)
     if weights.ndim != 1 or weights.is_complex():
         raise ValueError(
-            "`LinearModel(sample_weight=...)` must be one real number for each item, got shape "
+            "`LinearModel(sample_weight=...)` must be one real number per sample, got shape "
             f"{tuple(weights.shape)} of {weights.dtype}."
         )
     weights = weights.to(A.dtype)

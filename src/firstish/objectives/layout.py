@@ -1,4 +1,4 @@
-"""One flat vector: how a list of parameters becomes a 1-D tensor and back."""
+"""Conversion of a list of parameters to one flat vector and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Layout:
-    """Shapes of the parameters, fixed at construction.
+    """The shapes, dtype and device of the parameters, fixed at construction.
 
     Args:
         parameters: the tensors that make up the vector, in order.
@@ -27,8 +27,8 @@ class Layout:
             )
         if any(map(is_sharded, parameters)):
             raise TypeError(
-                f"`{owner}` got parameters that are sharded (DTensor), of which a process holds a "
-                "part. Use `firstish.ShardedSum(model, loss_fn, data)`."
+                f"`{owner}` got sharded parameters (DTensor), which are not supported here. "
+                "Use `firstish.ShardedSum(model, loss_fn, data)`."
             )
         self.shapes = [p.shape for p in parameters]
         self.sizes = [p.numel() for p in parameters]
@@ -42,7 +42,7 @@ class Layout:
             )
 
     def check_vector(self, x: Tensor) -> None:
-        """Refuse a vector that is not one of this layout's."""
+        """Raise unless x has the size, dtype and device of this layout."""
         if x.numel() != self.total or x.dtype != self.dtype or x.device != self.device:
             raise ValueError(
                 f"`minimize(fun, x0)` got an x0 of {x.numel()} numbers ({x.dtype}, {x.device}), "
@@ -50,7 +50,7 @@ class Layout:
             )
 
     def flatten(self, tensors: Sequence[Tensor | None]) -> Tensor:
-        """One new vector; None, the gradient of an unused parameter, is zeros."""
+        """The tensors as one new vector; None, the gradient of an unused parameter, gives zeros."""
         parts = [
             torch.zeros(size, dtype=self.dtype, device=self.device) if t is None else t.reshape(-1)
             for t, size in zip(tensors, self.sizes, strict=True)
@@ -60,26 +60,26 @@ class Layout:
     def split(self, x: Tensor) -> list[Tensor]:
         """Views of x with the parameters' shapes.
 
-        One `split`: a slice per parameter would allocate a zero vector each in the backward.
+        A single `split`, as each slice would allocate a full zero vector in the backward pass.
         """
         parts = torch.split(x, self.sizes)
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     @torch.no_grad()
     def write(self, x: Tensor, parameters: Sequence[Tensor]) -> None:
-        """Copy x into the parameters, to the bit.
+        """Copy x into the parameters.
 
         `copy_` under no_grad, never `.data`: a graph that still refers to the old values then
-        raises instead of silently giving the gradient at the new ones.
+        raises, instead of silently computing the gradient at the new ones.
         """
         for parameter, part in zip(parameters, self.split(x), strict=True):
             parameter.copy_(part)
         if any(torch.is_autocast_enabled(d) for d in {"cpu", self.device.type}):
-            torch.clear_autocast_cache()  # casts made before the write would outlive it
+            torch.clear_autocast_cache()  # it holds casts of the old values
 
 
 def is_sharded(p: Tensor) -> bool:
-    """Whether that is a DTensor."""
+    """True if p is a DTensor."""
     return hasattr(p, "device_mesh")
 
 

@@ -13,7 +13,7 @@ from firstish.objectives.base import Depth, Meter, Point, Product, rounding_erro
 from firstish.objectives.families import Family, Loss
 from firstish.objectives.features import Features, SparseMatrix, check_features
 from firstish.objectives.group import Group, warn_if_apart
-from firstish.objectives.items import checked_weights, per_item
+from firstish.objectives.items import checked_weights, per_sample
 from firstish.objectives.penalty import L2Penalty
 from firstish.scaling import Angle
 from firstish.vectors import add, dot
@@ -74,7 +74,7 @@ class LinearModel:
                 f" got {family!r}."
             )
         A = check_features(features)
-        self.loss: Loss = family.on(per_item(A, "targets", targets), A.dtype)
+        self.loss: Loss = family.on(per_sample(A, "targets", targets), A.dtype)
         self.features = Features(A, intercept, self.loss.columns)
         self.meter = Meter()
         self.dtype, self.device = A.dtype, A.device
@@ -197,9 +197,9 @@ class LinearPoint(Point):
         length, cosine = abs(rayleigh) * v_norm, math.copysign(1.0, rayleigh)
         return Angle(v_norm, length, cosine, rounding_error(self.eps) * abs(rayleigh), partial=True)
 
-    def bends(self) -> Tensor:
-        """The second derivative of each item's loss by each of its scores alone; no pass."""
-        return self.objective.loss.bends(self._derivable())
+    def score_curvatures(self) -> Tensor:
+        """The second derivative of each sample's loss by each of its scores; no pass."""
+        return self.objective.loss.hessian_diagonal(self._derivable())
 
     def inherited(self) -> tuple[Any, ...]:
         """The scores and their age, unless they come of x alone."""
@@ -239,7 +239,7 @@ class LinearPoint(Point):
             self._charged = v
         if norm != 1.0:  # before the squares, so that they do not overflow
             t, v = t / norm, v / norm
-        return self.objective.form(t, self.objective.loss.bend(self._derivable(), t), v)
+        return self.objective.form(t, self.objective.loss.hessian_product(self._derivable(), t), v)
 
     def _value(self) -> float:
         losses, self._known = self.objective.loss.at(self._scores())
@@ -249,5 +249,5 @@ class LinearPoint(Point):
         return self.objective.pull_back(self.objective.loss.slope(self._derivable()), self.x)
 
     def _product(self, v: Tensor) -> Product:
-        u = self.objective.loss.bend(self._derivable(), self._along(v))
+        u = self.objective.loss.hessian_product(self._derivable(), self._along(v))
         return Product.by_exact_formula(self.objective.pull_back(u, v), self.eps)

@@ -1,4 +1,4 @@
-"""What a loss must be, one real number that depends on the parameters; clear errors if not."""
+"""Checks of a loss: one real number that depends on the parameters."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from torch import Tensor
 
 
 def check_loss(loss_fn: object, call: str) -> None:
-    """Refuse what cannot be a loss function."""
+    """Raise unless `loss_fn` can be a loss function."""
     if not callable(loss_fn):
         raise TypeError(f"`{call}(loss_fn=...)` must be callable, got {loss_fn!r}.")
     if isinstance(loss_fn, type):
         name = loss_fn.__name__
-        raise TypeError(f"`{call}(loss_fn=...)` is the class {name}. Make one of it: `{name}()`.")
+        raise TypeError(f"`{call}(loss_fn=...)` is the class {name}. Pass an instance: `{name}()`.")
 
 
 def loss_and_aux(returned: object, what: str) -> tuple[Tensor, Any]:
-    """The loss and what came with it: a loss function may return `(loss, aux)`."""
+    """The loss and aux, from a loss function that returned `loss` or `(loss, aux)`."""
     loss, aux = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
     if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
         return loss, None if aux is None else detached(aux)
@@ -25,7 +25,7 @@ def loss_and_aux(returned: object, what: str) -> tuple[Tensor, Any]:
 
 
 def detached(aux: Any) -> Any:
-    """The same in dicts, lists and tuples, but without graphs: aux outlives its evaluation.
+    """A copy of aux with all tensors detached: aux outlives the graph of its evaluation.
 
     >>> import torch
     >>> detached({"w": [torch.ones((), requires_grad=True) * 2]})
@@ -49,7 +49,7 @@ def wrong_loss(loss: object, owner: str) -> Exception:
     if not isinstance(loss, Tensor):
         return TypeError(
             f"{owner} must return a tensor, got {type(loss).__name__}. "
-            "Compute it with torch, and leave out `.item()` and `float()`."
+            "Compute it with torch, without `.item()` and `float()`."
         )
     if loss.numel() != 1:
         return ValueError(
@@ -65,8 +65,8 @@ def wrong_loss(loss: object, owner: str) -> Exception:
 
 
 def independent(what: str) -> ValueError:
-    """The error for a loss that autograd cannot follow back to the parameters."""
+    """The error for a loss without a graph."""
     return ValueError(
-        f"{what} does not depend on the parameters as far as autograd can see. "
+        f"{what} does not depend on the parameters, according to autograd. "
         "Compute it from them, without `.detach()`, `.item()`, NumPy or `torch.no_grad()`."
     )

@@ -22,18 +22,18 @@ class ModuleObjective(AutogradObjective):
     updated once per accepted point. Tied parameters count once, frozen ones are constants.
 
     Args:
-        model: the module. Its mode (train or eval) is left alone; dropout uses one mask per
+        model: the module. Its mode (train or eval) does not change; dropout uses one mask per
             objective.
-        loss_fn: takes the outputs and the targets; the outputs alone without targets; the model
-            itself without inputs (for losses that call it several times, such as
+        loss_fn: takes the outputs and the targets; without targets the outputs only; without
+            inputs the model itself (for losses that call it several times, such as
             physics-informed ones). Returns the loss, or `(loss, aux)`.
         inputs: a tensor, or a tuple of arguments for the model.
-        targets: what the loss compares with.
-        weight_decay: lambda in the formula above.
-        product: how Hessian-vector products are made: "double-backward", "difference",
+        targets: the second argument of the loss.
+        weight_decay: as in the formula above.
+        product: how Hessian-vector products are computed: "double-backward", "difference",
             "gauss-newton" (for losses convex in the outputs; never finds negative curvature), or
             "auto", which uses double backward if it works and a difference confirms it.
-        check: compare two evaluations at the first point, and refuse a loss that differs.
+        check: evaluate twice at the first point, and raise if the two losses differ.
 
     Examples:
         >>> model, loss_fn = nn.Linear(2, 1, bias=False), nn.functional.mse_loss
@@ -69,7 +69,7 @@ class ModuleObjective(AutogradObjective):
         self._random = Replay()
 
     def is_of(self, module: nn.Module) -> bool:
-        """Whether this is the objective of that module."""
+        """True if this is the objective of `module`."""
         return self._function.is_of(module)
 
     def initial(self) -> Tensor:
@@ -96,6 +96,6 @@ class ModuleObjective(AutogradObjective):
 
     @torch.no_grad()
     def commit(self, buffers: Sequence[Tensor]) -> None:
-        """Keep the buffers of an accepted point."""
-        for mine, new in zip(self.model.buffers(), buffers, strict=True):
-            mine.copy_(new)
+        """Write the buffers of an accepted point into the model."""
+        for buffer, new in zip(self.model.buffers(), buffers, strict=True):
+            buffer.copy_(new)

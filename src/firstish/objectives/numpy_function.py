@@ -1,4 +1,4 @@
-"""f, its gradient and its products as NumPy functions, in the words of SciPy."""
+"""Objectives defined by NumPy functions, with SciPy's argument names."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Array = NDArray[Any]
 class NumpyObjective:
     """A function of a NumPy vector, with its gradient.
 
-    The functions are called with a copy of x of their own. What is counted as `passes` is a value
-    1, a gradient 1 (`jac_passes`), a product 2 and a gradient elsewhere 2: what they do inside
-    cannot be seen.
+    Each call gets its own copy of x. The work inside the functions is unknown, so `passes` counts
+    1 for a value, 1 (`jac_passes`) for a gradient, 2 for a product, and 2 for a gradient at another
+    point in a difference.
 
     Args:
         fun: x -> f(x); with `jac=True`, x -> (f(x), g(x)).
         jac: x -> g(x); True if `fun` returns both.
         hess: x -> H(x), an array, a sparse array or a linear operator.
-        hessp: (x, v) -> H(x) v; not used if `hess` is there. Without either, products are
+        hessp: (x, v) -> H(x) v; not used if `hess` is given. Without either, products are
             differences of gradients.
-        jac_error: how far the gradient may be off, relative to the largest one; rounding alone by
-            default, more where it is a finite difference of `fun`.
-        jac_passes: what a gradient costs, in values.
+        jac_error: the error of the gradient relative to the largest one; 0 for rounding only, more
+            if the gradient is a finite difference of `fun`.
+        jac_passes: the cost of a gradient, in evaluations of f.
 
     Examples:
         >>> import numpy as np, torch, firstish
@@ -59,7 +59,7 @@ class NumpyObjective:
         self.fun, self.jac, self.hess, self.hessp = fun, jac, hess, hessp
         self.jac_error, self.jac_passes = jac_error, jac_passes
         self.meter = Meter()
-        self.eps = FLOAT64_EPS  # the coarsest of what x, f and g have come in
+        self.eps = FLOAT64_EPS  # the largest of those of x, f and g so far
         self.grad_scale = 0.0  # the largest gradient norm seen
         self.accepted: NumpyPoint | None = None  # the current point of the last run
 
@@ -68,20 +68,20 @@ class NumpyObjective:
         return NumpyPoint(self, x, depth)
 
     def check_vector(self, x: Tensor) -> None:
-        """Refuse a vector that NumPy cannot read."""
+        """Raise unless x is in float32 or float64 on the CPU."""
         if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
             raise TypeError(
                 "`minimize(NumpyObjective(...), x0)` needs x0 in float64 or float32 on the CPU, "
                 f"got {x.dtype} on {x.device}. Use `x0.double().cpu()`."
             )
 
-    def see(self, dtype: np.dtype[Any]) -> None:
-        """Remember how coarse the arithmetic is."""
+    def note_precision(self, dtype: np.dtype[Any]) -> None:
+        """Raise `eps` to that of a floating-point dtype."""
         if dtype.kind == "f":
             self.eps = max(self.eps, float(np.finfo(dtype).eps))
 
     def value(self, x: Array) -> tuple[float, Tensor | None]:
-        """f(x), and the gradient where it comes along."""
+        """f(x), and the gradient if `fun` returns both."""
         returned, gradient = self.fun(x.copy()), None
         if self.jac is True:
             try:
@@ -99,13 +99,13 @@ class NumpyObjective:
         """g(x)."""
         if self.jac is True:
             _, gradient = self.value(x)
-            assert gradient is not None  # it comes along
+            assert gradient is not None  # `jac` is True
             return gradient
         self.meter.passes += self.jac_passes
         return self._vector(self.jac(x.copy()), x, "`jac`")
 
     def matrix(self, x: Array) -> Any:
-        """H(x), as something with `dot`."""
+        """H(x), as an object with `dot`."""
         assert self.hess is not None
         H: Any = self.hess(x.copy())
         if not hasattr(H, "dot") or hasattr(H, "__array__"):  # neither sparse nor an operator
@@ -118,7 +118,7 @@ class NumpyObjective:
         return H
 
     def product(self, Hv: Any, x: Array, name: str) -> Product:
-        """What `hess` or `hessp` gave, up to the rounding of the arithmetic."""
+        """The product from `hess` or `hessp`, whose only error is rounding."""
         self.meter.passes += 2
         return Product.by_exact_formula(self._vector(Hv, x, name), self.eps)
 
@@ -127,9 +127,9 @@ class NumpyObjective:
         if number.size != 1 or number.dtype.kind not in "fiub":
             raise ValueError(
                 f"`fun` must return one real number, got {returned!r}. "
-                "Sum or average what it returns; for `(f, g)` say `jac=True`."
+                "Sum or average what it returns; for `(f, g)` pass `jac=True`."
             )
-        self.see(number.dtype)
+        self.note_precision(number.dtype)
         return float(number.item())
 
     def _vector(self, returned: Any, x: Array, name: str) -> Tensor:
@@ -137,24 +137,24 @@ class NumpyObjective:
         if vector.size != x.size or vector.dtype.kind not in "fiub":
             raise ValueError(
                 f"{name} returned {vector.dtype} of shape {vector.shape} where x has {x.size} "
-                "entries. Return a real number for each."
+                "entries. Return one real number for each."
             )
-        self.see(vector.dtype)
-        # A copy: functions may write their next result into the same array.
+        self.note_precision(vector.dtype)
+        # A copy, because functions may reuse the array for their next result.
         return torch.from_numpy(np.array(vector, dtype=x.dtype).reshape(-1))
 
 
 class NumpyPoint(Point):
     """A point of a `NumpyObjective`."""
 
-    _with_value: Tensor | None = None  # the gradient that came along with the value
+    _with_value: Tensor | None = None  # the gradient, if `fun` returned it with the value
     _matrix: Any = None
 
     def __init__(self, objective: NumpyObjective, x: Tensor, depth: Depth) -> None:
         super().__init__(x, objective.meter, depth)
         self.objective = objective
         self._x: Array = x.numpy()
-        objective.see(self._x.dtype)
+        objective.note_precision(self._x.dtype)
 
     @property
     def eps(self) -> float:
@@ -166,11 +166,11 @@ class NumpyPoint(Point):
         return self.objective.at(x, depth)
 
     def accept(self) -> None:
-        """Become the objective's current point."""
+        """Make this the objective's current point."""
         self.objective.accepted = self
 
     def release(self) -> None:
-        """Drop the matrix."""
+        """Free the matrix."""
         self._matrix = None
 
     def _value(self) -> float:
@@ -198,7 +198,7 @@ class NumpyPoint(Point):
         """(g(x + e v) - g(x)) / e."""
         objective = self.objective
         scale = max(objective.grad_scale, self.grad_norm)
-        if objective.jac_error:  # differences of f have the noise of f in every entry
+        if objective.jac_error:  # each entry of a difference of f has the noise of f
             scale = max(scale, math.sqrt(self.x.numel()) * abs(self.value))
         objective.grad_scale = scale
         return gradient_difference(
@@ -212,5 +212,5 @@ class NumpyPoint(Point):
 
     def _gradient_at(self, x: Tensor) -> Tensor:
         if self.objective.jac is not True:
-            self.meter.passes += 1  # the value inside it
+            self.meter.passes += 1  # counted as a value and a gradient
         return self.objective.gradient(x.numpy())

@@ -1,4 +1,4 @@
-"""The penalty weight_decay/2 |x|², and what it adds to a gradient and to a product."""
+"""The penalty weight_decay/2 |x|² and its derivatives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from firstish.vectors import dot
 
 
 class L2Penalty:
-    """weight_decay/2 |x|², over all entries of x or over some of them.
+    """The penalty weight_decay/2 |x|², over all entries of x or some of them.
 
     Args:
         weight_decay: at least 0 and finite.

@@ -1,4 +1,4 @@
-"""Which Hessian-vector product an objective uses, and what it falls back to."""
+"""Selection of the Hessian-vector product of an objective, and its fallback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Mode = Literal["auto", "double-backward", "difference", "gauss-newton"]
 
 
 class Differentiable(Protocol):
-    """What the selector needs of a point."""
+    """The interface of a point that the selector uses."""
 
     @property
     def x(self) -> Tensor:
@@ -27,7 +27,7 @@ class Differentiable(Protocol):
 
     @property
     def depth(self) -> Depth:
-        """The order of derivatives it is ready for."""
+        """The highest order of derivatives the point is ready for."""
 
     @property
     def eps(self) -> float:
@@ -38,29 +38,29 @@ class Differentiable(Protocol):
         """|g|."""
 
     def exact_product(self, v: Tensor) -> Product:
-        """By double backward."""
+        """Hv by double backward."""
 
     def gauss_newton_product(self, v: Tensor) -> Product:
-        """By Gauss-Newton."""
+        """Gv by Gauss-Newton."""
 
     def gradient_at(self, x: Tensor) -> Tensor:
         """The gradient at another x, without a point."""
 
     def difference_base(self) -> Tensor:
-        """The gradient at the point itself that `gradient_at` is compared with."""
+        """The gradient at the point that `gradient_at` is compared with."""
 
     def release(self) -> None:
-        """Drop the graph."""
+        """Free the graph."""
 
 
 class ProductSelector:
     """Chooses between the Hessian-vector products and remembers the choice.
 
-    "auto" tries double backward at the first product and checks it against a gradient difference;
-    where it fails or is contradicted, gradient differences are used from then on.
+    "auto" tries double backward at the first product and checks it against a gradient difference.
+    If it fails or is contradicted, gradient differences are used from then on.
 
     Args:
-        mode: what the user asked for.
+        mode: the user's choice.
         call: the call to name in errors.
     """
 
@@ -69,7 +69,7 @@ class ProductSelector:
             names = ", ".join(map(repr, get_args(Mode)))
             raise ValueError(f"`{call}(product={mode!r})` is unknown. Use one of {names}.")
         self.requested: Mode = mode
-        self.grad_scale = 0.0  # the largest gradient norm seen: the size of a difference's rounding
+        self.grad_scale = 0.0  # the largest gradient norm seen: the scale of rounding errors
         self.settle(mode)
 
     def settle(self, mode: Mode) -> None:
@@ -109,7 +109,7 @@ class ProductSelector:
         )
 
     def fall_back(self, error: Exception) -> None:
-        """Use differences from now on; raise if the user asked for double backward."""
+        """Use differences from now on; raise if the user chose double backward."""
         operation = failing_operation(str(error))
         if self.mode != "auto":
             raise ProductError(
@@ -169,12 +169,12 @@ def contradicting_difference(
     v: Tensor,
     eps: float,
 ) -> Product | None:
-    """The difference product, if it shows that `exact` is wrong; None if it does not.
+    """The difference product, if it shows that `exact` is wrong; else None.
 
-    It shows so when it is far from `exact` while a difference over an eighth of the distance
-    confirms it. The distance is short against the one over which, by `exact`, the gradient changes
-    altogether. Where the two differences disagree as well, the difference is not reliable (the
-    gradient is not linear over the distance, or overflows).
+    It does if it is far from `exact` and agrees with a difference over an eighth of the distance.
+    If the two differences disagree, they are not reliable: the gradient is not linear over the
+    distance, or overflows. The distance is short compared to |g| |v| / |Hv|, over which, according
+    to `exact`, the gradient changes completely.
     """
     length, v_norm = norm(exact.vector), norm(v)
     if not math.isfinite(length):

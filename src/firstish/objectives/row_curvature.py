@@ -1,4 +1,4 @@
-"""How large a single row's Hessian is along the gradient: L1max of the sampling lemma."""
+"""An estimate of L1max in the sampling lemma: the largest |H_i g| / |g| of a row."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from firstish.vectors import norm
 def estimate_max_lipschitz(
     objective: FiniteSum, x: Tensor | None = None, *, rows: int = 200, seed: int = 0
 ) -> float:
-    """The largest |H_i g| / |g| among some rows: L1max for `HessianSample`, at one point.
+    """The largest |H_i g| / |g| over a sample of rows, at one point: L1max for `HessianSample`.
 
-    With f the mean of f_i, H_i is the Hessian of f_i, weight decay left out: it is never sampled.
-    The largest of a few rows is below the largest of all; leave a margin.
+    f is the mean of f_i, and H_i the Hessian of f_i without weight decay, which is never sampled.
+    The maximum over a sample is a lower bound of that over all rows; leave a margin.
 
     Args:
-        objective: the finite sum, of one process.
-        x: where to look; the model's own parameters by default.
-        rows: how many to look at, drawn at random; all if there are no more.
-        seed: for the draw.
+        objective: the finite sum, on one process.
+        x: the point; the model's own parameters by default.
+        rows: the number of rows to sample; all rows if there are no more.
+        seed: of the random sample.
     """
     if objective.rows is None:
         raise ValueError(
-            "`estimate_max_lipschitz(objective)` needs data whose rows can be asked for: "
+            "`estimate_max_lipschitz(objective)` needs data with indexable rows: "
             "`(inputs, targets)` or a Dataset."
         )
     if not objective.group.alone:
-        raise ValueError("`estimate_max_lipschitz(objective)` is for one process.")
+        raise ValueError(
+            "`estimate_max_lipschitz(objective)` does not support several processes. "
+            "Make the objective without `process_group=`."
+        )
     if rows < 1:
         raise ValueError(f"`estimate_max_lipschitz(rows=...)` must be at least 1, got {rows}.")
     point = objective.at(objective.initial() if x is None else x, "gradient")

@@ -165,7 +165,7 @@ class RowSum(ABC):
 
     def _checked(self, value: float, denominator: float, vector: Tensor | None) -> Totals:
         """The sums over all rows, or an error if there are none."""
-        self._loss.look = False  # every label has been seen
+        self._loss.check_labels = False  # every label has been checked
         if self._loss.is_sum:
             denominator = 1.0
         if denominator == 0:

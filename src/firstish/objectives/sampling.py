@@ -1,4 +1,4 @@
-"""Which rows a sub-sampled Hessian uses: with replacement, drawn anew at each point."""
+"""The sample of a sub-sampled Hessian: its size, and rows drawn with replacement at each point."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class HessianSample:
     Args:
         error: D.
         failure_probability: delta, for one iteration.
-        max_lipschitz: L1max, with |H_i g| <= L1max |g| for every row; `estimate_max_lipschitz`
-            looks at the data for it.
+        max_lipschitz: L1max, with |H_i g| <= L1max |g| for every row; see
+            `estimate_max_lipschitz`.
 
     Examples:
         >>> HessianSample(error=0.5, failure_probability=0.1, max_lipschitz=1.0).size(10_000)
@@ -35,10 +35,10 @@ class HessianSample:
     max_lipschitz: float
 
     def __post_init__(self) -> None:
-        self.size(1)  # refuses what makes no sense
+        self.size(1)  # raises if an argument is out of range
 
     def size(self, rows: int) -> int:
-        """The sample size for so many rows; `rows` itself where sampling saves nothing."""
+        """The sample size for a data set of `rows` rows; `rows` if sampling saves nothing."""
         return hessian_sample_size(
             error=self.error,
             failure_probability=self.failure_probability,
@@ -51,24 +51,24 @@ SampleSize = int | float | HessianSample
 
 
 def check_sample(sample: SampleSize | None, call: str) -> None:
-    """Refuse what is neither a count, nor a share, nor a `HessianSample`."""
+    """Raise unless `sample` is None, a count, a fraction or a `HessianSample`."""
     if sample is None or isinstance(sample, HessianSample):
         return
     if isinstance(sample, bool) or not isinstance(sample, (int, float)):
         raise TypeError(
-            f"`{call}(hessian_sample=...)` must be a count, a share of the rows or a "
+            f"`{call}(hessian_sample=...)` must be a count, a fraction of the rows or a "
             f"`HessianSample`, got {sample!r}."
         )
     good = sample >= 1 if isinstance(sample, int) else 0 < sample <= 1
     if not good:
         raise ValueError(
-            f"`{call}(hessian_sample=...)` must be a count of at least 1 or a share in (0, 1], "
+            f"`{call}(hessian_sample=...)` must be a count of at least 1 or a fraction in (0, 1], "
             f"got {sample}."
         )
 
 
 def sample_size(sample: SampleSize, rows: int) -> int:
-    """How many rows to draw of so many."""
+    """The number of rows to draw from a data set of `rows` rows."""
     if isinstance(sample, HessianSample):
         return sample.size(rows)
     if isinstance(sample, int):
@@ -77,11 +77,10 @@ def sample_size(sample: SampleSize, rows: int) -> int:
 
 
 def draw(seed: int, value: float, grad_norm: float, size: int, rows: int) -> Tensor:
-    """`size` of the numbers below `rows`, with replacement.
+    """The indices of `size` rows, drawn with replacement.
 
-    The generator is seeded by the seed and by f and |g| at the point, which differ from one
-    iterate to the next. So the draw needs no state: a resumed run and every process of a group draw
-    the same.
+    The generator is seeded by the seed and by f and |g| at the point, which differ between
+    iterates. So the draw needs no state: a resumed run and all processes draw the same rows.
     """
     key = hashlib.blake2b(struct.pack("<qdd", seed, value, grad_norm), digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(key, "little") % 2**63)

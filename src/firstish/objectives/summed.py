@@ -1,7 +1,7 @@
-"""A loss over rows as a sum and its denominator, so that chunks add up exactly.
+"""A loss over rows as a sum and a denominator, so that chunks add up exactly.
 
-The mean of chunk means is wrong when chunks weigh differently: an uneven last chunk, class weights,
-ignored targets. So each chunk gives a sum and what to divide by, and both are added up first.
+The mean of chunk means is wrong if chunks have different weights: an uneven last chunk, class
+weights, ignored targets. So the sums and the denominators of the chunks are added up first.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ LossFunction = Callable[..., object]
 
 
 class Summed:
-    """Marks a loss function that returns `(sum over the rows, what to divide the total by)`.
+    """Marks a loss function that returns `(sum over the rows, denominator)`.
 
-    For losses of your own whose rows do not weigh the same.
+    Use it for your own losses whose rows have different weights. The loss is the sum over all rows
+    divided by the sum of the denominators.
 
     Args:
         fn: takes outputs and targets.
@@ -45,7 +46,7 @@ class Summed:
         self.fn = fn
 
     def __call__(self, *args: Any) -> Any:
-        """What the function returns."""
+        """The result of the function."""
         return self.fn(*args)
 
 
@@ -57,14 +58,14 @@ class Sum(NamedTuple):
 
 
 class SummedLoss:
-    """A loss function taken apart into sum and denominator.
+    """A loss function split into sum and denominator.
 
-    torch's own losses, modules and functions, also inside `functools.partial`, are known: their
-    `reduction` says what they divide by. Any other function is taken to be the mean over its rows,
-    each of the same weight; a check at the first evaluation tells if it is not.
+    For torch's own losses, modules and functions, also inside `functools.partial`, the `reduction`
+    gives the denominator. Any other function is assumed to be the mean over its rows, with equal
+    weights; the first evaluation checks that.
 
     Args:
-        loss_fn: what the user gave.
+        loss_fn: the user's loss function.
         call: the call to name in errors.
     """
 
@@ -72,7 +73,7 @@ class SummedLoss:
         check_loss(loss_fn, call)
         self.call = call
         self.original = loss_fn
-        self._unreduced, self._settings, reduction = _taken_apart(loss_fn)
+        self._unreduced, self._settings, reduction = _without_reduction(loss_fn)
         if reduction == "none":
             raise ValueError(
                 f"`{call}(loss_fn=...)` has `reduction='none'`, but f is one number. "
@@ -83,14 +84,14 @@ class SummedLoss:
         self.is_sum = reduction == "sum"  # then f is a sum too
         self.assumes_mean = self._unreduced is None and not isinstance(loss_fn, Summed)
         self._reduction = reduction
-        self._indexed = _named(loss_fn) in ("cross_entropy", "nll_loss")
-        self.look = True  # whether labels are checked; not needed after the first pass
+        self._indexed = _torch_name(loss_fn) in ("cross_entropy", "nll_loss")
+        self.check_labels = True  # set to False after the first pass over the data
 
     def __call__(self, outputs: Any, targets_and_rows: tuple[Any, int]) -> Sum:
-        """The sum over a chunk's rows and its denominator."""
+        """The sum over the rows of a chunk and its denominator."""
         targets, rows = targets_and_rows
-        if self.look:
-            self._check_labels(outputs, targets)
+        if self.check_labels:
+            self._check_range(outputs, targets)
         arguments = (outputs,) if targets is None else (outputs, targets)
         if isinstance(self.original, Summed):
             returned = self.original(*arguments)
@@ -101,7 +102,7 @@ class SummedLoss:
                 )
             total, _ = loss_and_aux(returned[0], "The function in `Summed(...)`")
             return Sum(total, float(returned[1]))
-        if self.assumes_mean:  # a function of the user's: the mean over its rows
+        if self.assumes_mean:
             mean, _ = loss_and_aux(self.original(*arguments), f"`{self.call}(loss_fn=...)`")
             return Sum(mean * rows, float(rows))
         assert self._unreduced is not None
@@ -115,13 +116,13 @@ class SummedLoss:
         return Sum(_total(parts), float(parts.numel()))
 
     def _weight_of(self, targets: Tensor) -> float:
-        """What cross_entropy and nll_loss divide by: the weights of the targets not ignored."""
+        """The denominator of cross_entropy and nll_loss: the weights of the targets not ignored."""
         weight, ignore = self._settings.get("weight"), self._settings.get("ignore_index", -100)
         kept = targets[targets != ignore]
         return float(kept.numel() if weight is None else _total(weight[kept]))
 
-    def _check_labels(self, outputs: Any, targets: Any) -> None:
-        """Refuse labels that are no class; on a GPU torch itself would only crash."""
+    def _check_range(self, outputs: Any, targets: Any) -> None:
+        """Raise if a label is out of range; on a GPU torch itself would crash."""
         if not self._indexed or not isinstance(targets, Tensor) or targets.is_floating_point():
             return
         classes = outputs.shape[1] if outputs.dim() > 1 else outputs.shape[0]
@@ -136,14 +137,14 @@ class SummedLoss:
 
 
 def _total(parts: Tensor) -> Tensor:
-    """The sum in float64, whatever the parts are in."""
+    """The sum in float64, except on MPS, which has none."""
     return parts.sum(dtype=None if parts.device.type == "mps" else torch.float64)
 
 
-def _named(loss_fn: LossFunction) -> str:
-    """The name of torch's function behind a loss, if it is one of those that index classes."""
+def _torch_name(loss_fn: LossFunction) -> str:
+    """The name of torch's function, if it is one of those that take class indices; else ""."""
     if isinstance(loss_fn, partial):
-        return _named(loss_fn.func)
+        return _torch_name(loss_fn.func)
     if isinstance(loss_fn, nn.CrossEntropyLoss) or loss_fn is F.cross_entropy:
         return "cross_entropy"
     if isinstance(loss_fn, nn.NLLLoss) or loss_fn is F.nll_loss:
@@ -151,10 +152,10 @@ def _named(loss_fn: LossFunction) -> str:
     return ""
 
 
-def _taken_apart(
+def _without_reduction(
     loss_fn: LossFunction,
 ) -> tuple[Callable[..., Tensor] | None, dict[str, Any], str | None]:
-    """The same loss without its reduction, its settings, and the reduction; None if not torch's."""
+    """The loss without its reduction, its settings and its reduction; None if it is not torch's."""
     if isinstance(loss_fn, nn.Module) and type(loss_fn).__module__ == "torch.nn.modules.loss":
         reduction = getattr(loss_fn, "reduction", None)
         if not isinstance(reduction, str):

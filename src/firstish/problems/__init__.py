@@ -1,4 +1,4 @@
-"""The paper's problems and two small ones. Adding one is a file here and a line in `PROBLEMS`."""
+"""The paper's problems and two small ones. To add one, add a file here and a line in `PROBLEMS`."""
 
 from firstish.problems.base import Instance, Options, Problem
 from firstish.problems.cifar10_logistic import CIFAR10_LOGISTIC
@@ -19,7 +19,7 @@ PROBLEMS: dict[str, Problem] = {
         IMAGENETTE_RESNET,
     )
 }
-"""The problems by the names the command line uses."""
+"""The problems by name, as on the command line."""
 
 
 def get(name: str) -> Problem:

@@ -1,4 +1,4 @@
-"""What a problem is: its formula, its settings, and how to build it."""
+"""A problem: its formula, its settings, and a function that builds it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from firstish.objectives.group import Group
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a user may choose when a problem is built.
+    """The user's options for building a problem.
 
     Args:
-        subset: the number of rows to use, from the front; None for all.
-        dtype: None for the problem's own.
+        subset: the number of rows to use, the first ones; None for all.
+        dtype: the precision; None for the problem's own.
         device: where to compute.
         seed: for the initial parameters.
-        data: a folder with data sets; None for the usual places.
-        chunk_size: rows of a network's data to evaluate at a time; None for the problem's own.
-        group: the processes among which the rows are divided; this one alone by default.
+        data: a folder with data sets; None for the default places.
+        chunk_size: the number of rows a network evaluates at a time; None for the problem's own.
+        group: the processes that share the rows; by default this process only.
     """
 
     subset: int | None = None
@@ -36,21 +36,21 @@ class Options:
     group: Group = field(default_factory=Group)
 
     def share(self, rows: int) -> slice:
-        """Which of so many rows are this process's: a run of them, the last ones shorter."""
+        """This process's contiguous share of the rows; the shares of the last ranks are smaller."""
         each, rank = -(-rows // self.group.size), self.group.rank
         return slice(min(rows, rank * each), min(rows, (rank + 1) * each))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """A problem built: ready to minimise.
+    """A problem that has been built, ready to minimise.
 
     Args:
         objective: f.
-        x0: the start, one vector.
-        rows: how many data rows f averages over.
-        mu: strong convexity constant, where theory gives it.
-        lipschitz: Lipschitz constant of the gradient, where theory gives it.
+        x0: the starting point, a vector.
+        rows: the number of data rows f averages over.
+        mu: strong convexity constant; None if unknown.
+        lipschitz: Lipschitz constant of the gradient; None if unknown.
     """
 
     objective: Objective
@@ -65,11 +65,11 @@ class Problem:
     """A problem of the paper, or one of ours.
 
     Args:
-        name: what the command line calls it.
-        title: for figures and tables.
+        name: its name on the command line.
+        title: its name in figures and tables.
         formula: the objective, in LaTeX.
-        choices: what the paper leaves open, and what is fixed here.
-        build: makes the instance.
+        choices: the paper's settings, and ours where the paper states none.
+        build: builds the instance.
         dtype: the precision the problem is solved in.
         sigma: curvature tolerance for the scaled methods.
         rho: Armijo's constant for the scaled methods and line-search GD.
@@ -78,8 +78,8 @@ class Problem:
         scaling: the scaling the paper shows for this problem.
         grids: step sizes to tune over, by method.
         rates: the step sizes that won in the paper, by method.
-        panel: the methods `firstish run` compares on it, if not the standard ones.
-        mu: the strong convexity that theory gives, whatever the rows; None if it gives none.
+        panel: the methods `firstish run` compares on it; empty for the standard ones.
+        mu: strong convexity constant for any subset of the rows; None if unknown.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Problem:
     mu: float | None = None
 
     def load(self, options: Options | None = None) -> Instance:
-        """Build the problem, in its own precision unless the options say otherwise."""
+        """Build the problem; by default with all rows and in the problem's own precision."""
         options = Options() if options is None else options
         if options.subset is not None and options.subset < 1:
             raise ValueError(f"`Options(subset=...)` must be at least 1, got {options.subset}.")

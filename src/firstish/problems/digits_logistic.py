@@ -1,4 +1,4 @@
-"""Multi-class logistic regression on scikit-learn's digits: the default, done in seconds."""
+"""Multi-class logistic regression on scikit-learn's digits: the default, solved in seconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ DIGITS_LOGISTIC = Problem(
     title="Logistic regression on digits",
     formula=logistic.SOFTMAX,
     choices=(
-        "Not in the paper: its CIFAR-10 problem in small, n = 1,797, 64 pixels and a bias, C = 10.",
+        "Not in the paper: a small version of its CIFAR-10 problem, n = 1,797, 64 pixels and a "
+        "bias, C = 10.",
         "λ = 1e-3 and the start 0, as on CIFAR-10.",
         "Pixels are divided by 16, their largest value.",
         "A subset is the first rows in scikit-learn's order, in which the classes are mixed.",

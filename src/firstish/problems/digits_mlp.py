@@ -24,8 +24,8 @@ DIGITS_MLP = Problem(
     title="MLP on digits",
     formula=mlp.FORMULA,
     choices=(
-        "Not in the paper: its FashionMNIST problem in small, n = 1,797, h a network 64-50-50-10 "
-        "with GELU.",
+        "Not in the paper: a small version of its FashionMNIST problem, n = 1,797, h a network "
+        "64-50-50-10 with GELU.",
         "λ = 1e-3 and PyTorch's default start, as on FashionMNIST; drawn in float32 from the seed.",
         "λ applies to the biases as to the weights.",
         "Pixels are divided by 16, their largest value.",

@@ -16,11 +16,11 @@ from firstish.problems.seeded import seeded
 
 _SIDE = 32
 _WEIGHT_DECAY = 1e-5
-_AT_ONCE = 1000  # the graph of a product takes 2.7 GB for so many images
+_AT_ONCE = 1000  # images; the graph of a product then takes 2.7 GB
 
 
 def normalised(images: NDArray[np.uint8], dtype: torch.dtype) -> Tensor:
-    """Images with mean 0 and standard deviation 1 in each channel, over all of their pixels."""
+    """The images, each channel shifted and scaled to mean 0 and standard deviation 1 overall."""
     pixels = torch.from_numpy(images).to(torch.float64) / 255
     mean = pixels.mean((0, 2, 3), keepdim=True)
     std = pixels.std((0, 2, 3), correction=0, keepdim=True)

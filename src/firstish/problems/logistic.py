@@ -1,4 +1,4 @@
-"""Logistic regression, of two classes and of several, with the constants theory gives."""
+"""Binary and multi-class logistic regression, with the constants mu and L."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BINARY = (
 )
 
 LIKELIHOOD = (
-    "The sum over classes is printed up to C−1, which would leave the items of class C without "
+    "The sum over classes is printed up to C−1, which would leave the samples of class C without "
     "a loss; the full likelihood is used."
 )
 CONSTANTS = (
@@ -34,7 +34,7 @@ BIAS = "The bias is the last entry of each a_i, equal to 1, and λ applies to it
 
 
 def with_bias(features: NDArray[np.generic], scale: float, dtype: torch.dtype) -> Tensor:
-    """A = [features / scale, 1], a row for each item."""
+    """The matrix A = [features / scale, 1], one row per sample."""
     rows, width = features.shape
     A = torch.empty(rows, width + 1, dtype=dtype)
     A[:, :width] = torch.from_numpy(features)
@@ -44,7 +44,7 @@ def with_bias(features: NDArray[np.generic], scale: float, dtype: torch.dtype) -
 
 
 def squared_norm(A: Tensor) -> float:
-    """The square of the largest singular value, from the smaller Gram matrix, in float64."""
+    """The square of the largest singular value, from the smaller Gram matrix in float64."""
     rows, columns = A.shape
     A = A.detach().to("cpu", torch.float64)
     A = A if A.layout == torch.strided else A.to_dense()
@@ -55,16 +55,16 @@ def squared_norm(A: Tensor) -> float:
 def softmax_regression(
     A: Tensor, labels: Tensor, classes: int, weight_decay: float, options: Options | None = None
 ) -> Instance:
-    """Softmax over C classes, the last one's weights 0.
+    """Softmax regression over C classes, the weights of the last class fixed at 0.
 
-    x is C-1 rows of weights, one for each class but the last; the start is 0.
+    x holds a row of weights for each of the other C-1 classes; the start is 0.
 
     Args:
-        A: a row for each item, on the CPU.
-        labels: its class, from 0.
+        A: one row per sample, on the CPU.
+        labels: the class of each sample, from 0.
         classes: C.
         weight_decay: lambda.
-        options: whose device and process group are used.
+        options: sets the device and the process group.
     """
     lipschitz = (classes - 1) / (4 * len(A)) * squared_norm(A) + weight_decay
     family = Multinomial(classes=classes, pinned=True)
@@ -77,10 +77,10 @@ def logistic_regression(
     """Logistic regression of two classes; the start is 0.
 
     Args:
-        A: a row for each item, on the CPU; strided or sparse.
-        signs: -1 or 1 for each.
+        A: one row per sample, on the CPU; strided or sparse.
+        signs: -1 or 1 for each sample.
         weight_decay: lambda.
-        options: whose device and process group are used.
+        options: sets the device and the process group.
     """
     lipschitz = squared_norm(A) / (4 * len(A)) + weight_decay
     return _instance(A, signs, Logistic(), weight_decay, lipschitz, options)
@@ -96,9 +96,9 @@ def _instance(
 ) -> Instance:
     options, rows = options or Options(), len(A)
     if not options.group.alone:
-        mine = options.share(rows)
-        A = A[mine] if A.layout == torch.strided else A.to_dense()[mine].to_sparse_csr()
-        targets = targets[mine]
+        share = options.share(rows)
+        A = A[share] if A.layout == torch.strided else A.to_dense()[share].to_sparse_csr()
+        targets = targets[share]
     objective = LinearModel(
         A.to(options.device),
         targets.to(options.device),

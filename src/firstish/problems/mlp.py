@@ -23,7 +23,7 @@ FORMULA = (
 def mlp(widths: tuple[int, ...], seed: int) -> nn.Sequential:
     """Linear layers of these widths with GELU between them, in float32.
 
-    PyTorch's default start: weights and biases uniform in [-1/sqrt(k), 1/sqrt(k)], k the inputs of
+    The start is PyTorch's default: uniform in [-1/sqrt(k), 1/sqrt(k)], k the number of inputs of
     the layer.
     """
     layers: list[nn.Module] = []
@@ -42,7 +42,7 @@ def classifier(
     options: Options,
     own: torch.dtype,
 ) -> Instance:
-    """The network as a classifier of the rows of `features / scale`."""
+    """The mean cross-entropy of a network that classifies the rows of `features / scale`."""
     dtype = precision(options, own)
     model = mlp(widths, options.seed).to(options.device, dtype)
     inputs = torch.from_numpy(features).to(options.device, dtype) / scale

@@ -1,4 +1,4 @@
-"""Logistic regression on mushrooms: the study of initial steps in the paper's first figure."""
+"""Logistic regression on mushrooms: the study of initial step sizes in the paper's first figure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from firstish.problems.data.libsvm import load_libsvm
 from firstish.problems.rows import mixed_rows, precision
 
 INITIAL_STEPS = (1e-1, 1e0, 1e1, 1e2)
-"""Where line-search gradient descent begins each of its searches."""
+"""First trials of the line searches of gradient descent."""
 
 _WEIGHT_DECAY = 1e-3
 _POISONOUS = 1
@@ -22,8 +22,8 @@ def _build(options: Options) -> Instance:
     rows = mixed_rows(len(data.labels), options, MUSHROOMS.name)
     dtype = precision(options, MUSHROOMS.dtype)
     A = logistic.with_bias(data.features[rows].toarray(), 1, dtype)
-    if options.device != "mps":  # which has no sparse products
-        A = A.to_sparse()  # a fifth of it is not 0: a pass takes a third of the time
+    if options.device != "mps":  # sparse products are not supported there
+        A = A.to_sparse()  # a fifth of the entries are nonzero: a pass takes a third of the time
     signs = torch.from_numpy(np.where(data.labels[rows] == _POISONOUS, 1.0, -1.0)).to(dtype)
     return logistic.logistic_regression(A, signs, _WEIGHT_DECAY, options)
 

@@ -1,4 +1,4 @@
-"""A classifier network as an objective: at once, in chunks, or over several processes."""
+"""A classifier network as an objective: on all rows at once, in chunks, or on several processes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def classifier(
     options: Options,
     at_once: int | None = None,
 ) -> Instance:
-    """The mean cross-entropy over all rows, of which each process holds its share.
+    """The mean cross-entropy over all rows, divided among the processes of the group.
 
     Args:
         model: the network.
         inputs: all rows.
         labels: their classes.
         weight_decay: lambda.
-        options: whose `chunk_size` and `group` decide how f is evaluated.
-        at_once: the most rows to evaluate at a time if the options do not say; None for all.
+        options: sets `chunk_size` and `group`.
+        at_once: the chunk size if the options set none; None for all rows.
     """
     rows = len(labels)
     chunk_size = options.chunk_size or at_once or rows
@@ -36,11 +36,11 @@ def classifier(
             model, F.cross_entropy, inputs, labels, weight_decay=weight_decay
         )
     else:
-        mine = options.share(rows)
+        share = options.share(rows)
         objective = FiniteSum(
             model,
             F.cross_entropy,
-            (inputs[mine], labels[mine]),
+            (inputs[share], labels[share]),
             chunk_size=chunk_size,
             weight_decay=weight_decay,
             process_group=options.group.process_group,

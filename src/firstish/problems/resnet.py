@@ -1,8 +1,8 @@
 """ResNet-18 with GELU in place of ReLU and one-group LayerNorm in place of BatchNorm.
 
-Otherwise the published architecture (He et al., 2016) as torchvision builds it: a 7x7 stem with
-stride 2, max-pooling, four stages of two blocks, average pooling, one linear layer. Names of
-parameters, the order in which modules are made, and the start are torchvision's.
+Otherwise it is the published architecture (He et al., 2016) as torchvision builds it: a 7x7 stem
+with stride 2, max-pooling, four stages of two blocks, average pooling, one linear layer. The names
+of the parameters, their order of creation and their initial values are torchvision's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _conv(inputs: int, outputs: int, size: int, stride: int) -> nn.Conv2d:
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside the identity (or a 1x1 convolution, where the shape changes)."""
+    """Two 3x3 convolutions plus a shortcut: the identity, or a 1x1 convolution to change shape."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class BasicBlock(nn.Module):
             nn.Sequential(_conv(inputs, outputs, 1, stride), layer_norm(outputs))
             if changes
             else None
-        )  # made first and registered last, as in torchvision: the start is drawn in that order
+        )  # created first and registered last, as in torchvision, to draw the same parameters
         self.conv1 = _conv(inputs, outputs, 3, stride)
         self.bn1 = layer_norm(outputs)
         self.gelu = nn.GELU()
@@ -59,7 +59,7 @@ class ResNet18(nn.Module):
     """ResNet-18 in float32; 11,181,642 parameters at 10 classes.
 
     Args:
-        classes: how many outputs.
+        classes: the number of outputs.
     """
 
     def __init__(self, classes: int = 10) -> None:
@@ -79,7 +79,7 @@ class ResNet18(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """Convolutions by He's rule on the outputs; norms 1 and 0; the linear layer by default."""
+        """Initialise convolutions by He's rule (fan out) and norms to 1 and 0, as torchvision."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

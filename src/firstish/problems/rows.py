@@ -1,4 +1,4 @@
-"""Which rows a problem uses."""
+"""The rows a problem uses, and its precision."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from firstish.problems.base import Options
 
 
 def first_rows(total: int, options: Options, name: str) -> int:
-    """How many rows to take from the front.
+    """The number of rows to use: `options.subset`, or all.
 
     Args:
-        total: how many there are.
-        options: whose `subset` says how many are wanted.
+        total: the number of rows there are.
+        options: sets `subset`.
         name: of the problem, for the error.
     """
     if options.subset is None:
         return total
     if options.subset > total:
         raise ValueError(
-            f"`Options(subset=...)` asks for {options.subset:,} rows, but {name} has {total:,}. "
-            "Leave it out for all of them."
+            f"`Options(subset=...)` is {options.subset:,} rows, but {name} has {total:,}. "
+            "Omit it to use all of them."
         )
     return options.subset
 
 
 def mixed_rows(total: int, options: Options, name: str) -> NDArray[np.intp]:
-    """Like `first_rows`, from a fixed permutation: for files that are ordered by class.
+    """The rows to use, the first of a fixed permutation: for files sorted by class.
 
-    It does not depend on the seed, so that every run of a problem sees the same rows, and the
-    rows of a small subset are among those of a larger one.
+    The permutation does not depend on the seed: every run of a problem uses the same rows, and a
+    small subset is contained in a larger one.
     """
     count = first_rows(total, options, name)
-    # RandomState, because NumPy promises that its stream never changes.
+    # RandomState, because NumPy guarantees that its stream never changes.
     return np.random.RandomState(0).permutation(total)[:count]
 
 
 def precision(options: Options, own: torch.dtype) -> torch.dtype:
-    """The dtype to compute in: the one asked for, or the problem's own."""
+    """The dtype to compute in: that of the options, or the problem's own."""
     dtype = own if options.dtype is None else options.dtype
     if not dtype.is_floating_point:
         raise TypeError(f"`Options(dtype=...)` must be floating-point, got {dtype}.")

@@ -1,4 +1,4 @@
-"""Random initial parameters that depend on a seed alone."""
+"""Random initial parameters that depend only on a seed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw from the CPU's generator with this seed, and leave all generators as they were.
+    """Seed the CPU generator inside the `with` block, and restore it afterwards.
 
-    Parameters are drawn on the CPU and in float32, and then moved: the same seed is the same start
-    on every device and, up to rounding, in every precision.
+    Parameters are drawn on the CPU in float32 and then converted: a seed gives the same start on
+    every device and, up to rounding, in every precision.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would reach the GPUs' too
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed GPUs too
         yield

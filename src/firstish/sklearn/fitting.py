@@ -1,4 +1,4 @@
-"""What the estimators share: from arrays to a fitted x, in variables that suit the data."""
+"""The fit of a linear model, shared by the estimators, in preconditioned variables."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from firstish.objectives.features import from_scipy
 from firstish.objectives.linear import LinearModel, LinearPoint
 from firstish.objectives.shared import ignored
 from firstish.objectives.substituted import Substituted, SubstitutedPoint
-from firstish.sklearn.variables import Array, Variables, diagonal, price, whitened
+from firstish.sklearn.variables import Array, Variables, cost, diagonal, whitened
 
 FIRST_CHANGE = 8
-"""Iterations before the variables are chosen anew, and again after each doubling of them."""
+"""Iterations before the first change of variables; the next one follows when they have doubled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +32,11 @@ class Task:
 
     Args:
         A: the features, a C-contiguous float64 array or a CSR matrix.
-        targets: as the family wants them.
-        family: which loss.
-        weights: of the items, or None.
+        targets: in the form that the family expects.
+        family: the loss.
+        weights: of the samples, or None.
         penalty: lambda in the sum of the losses + lambda/2 |w|^2.
-        intercept: whether scores have one; it is not penalised.
+        intercept: True to fit an intercept, which is not penalised.
     """
 
     A: Any
@@ -48,19 +48,20 @@ class Task:
 
     @property
     def sum_zero(self) -> bool:
-        """Whether the rows of the minimiser add up to 0, because the loss sees differences alone.
+        """True if the loss depends only on differences of the rows of x.
 
-        It bends in no direction that changes all rows alike; the variables then leave those out.
+        It has no curvature along a common change of all rows, so the variables exclude it, and the
+        rows of the minimiser add up to 0.
         """
         return isinstance(self.family, Multinomial)
 
     def total(self) -> float:
-        """What the losses are divided by."""
+        """The sum of the weights, by which the losses are divided."""
         return float(self.A.shape[0] if self.weights is None else self.weights.sum())
 
     def objective(self) -> LinearModel:
-        """The mean loss, and lambda over the sum of the weights."""
-        # An estimator is its process's own affair, also where there are several.
+        """The mean loss, with the penalty divided by the sum of the weights too."""
+        # An estimator fits the data of its own process, also if there are several processes.
         with ignored(".*has no `process_group="):
             return LinearModel(
                 as_tensor(self.A),
@@ -73,18 +74,18 @@ class Task:
             )
 
     def variables(self, point: LinearPoint, rows: int, whiten: bool) -> Variables:
-        """Those in which the Hessian at the point is nearly the identity."""
+        """Variables in which the Hessian at the point is nearly the identity."""
         n = self.A.shape[0]
         weights = np.full(n, 1 / n) if self.weights is None else self.weights / self.total()
-        bends = point.bends().view(n, rows).numpy()
-        given = (self.A, weights, bends, self.penalty / self.total(), self.intercept)
-        made = (whitened(*given) if whiten else None) or diagonal(*given)
+        curvatures = point.score_curvatures().view(n, rows).numpy()
+        arguments = (self.A, weights, curvatures, self.penalty / self.total(), self.intercept)
+        made = (whitened(*arguments) if whiten else None) or diagonal(*arguments)
         return replace(made, sum_zero=self.sum_zero)
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Where a fit ended, and why."""
+    """The result of a fit; `largest` is the largest entry of the gradient."""
 
     x: Tensor
     iterations: int
@@ -92,14 +93,14 @@ class Fitted:
     largest: float
 
     def warn(self, estimator: object) -> None:
-        """Say so if it did not converge."""
+        """Warn if the fit did not converge."""
         if self.status is Status.CONVERGED:
             return
         name = type(estimator).__name__
         remedy = {
             Status.MAX_ITERATIONS: "Raise max_iter or tol, or scale the columns of X.",
-            Status.ROUNDING: "Raise tol: it asks for more than float64 can tell.",
-        }.get(self.status, "Look for columns of X of very different size.")
+            Status.ROUNDING: "Raise tol: it is below the precision of float64.",
+        }.get(self.status, "Check X for columns of very different scales.")
         warnings.warn(
             f"{name} did not converge: {self.status.value} The largest entry of the gradient is "
             f"{self.largest:.3g} after {self.iterations} iterations. {remedy}",
@@ -117,22 +118,22 @@ def fit(
     max_iter: int,
     precondition: bool,
 ) -> Fitted:
-    """Minimise the mean loss until no entry of its gradient is larger than tol.
+    """Minimise the mean loss until no entry of its gradient is larger than tol in magnitude.
 
     Args:
         task: the model.
-        start: the rows (w, b) to start from, one for each score.
-        method: as `minimize` takes it; "lazy" by default.
-        tol: how large.
-        max_iter: most iterations.
-        precondition: whether the method works in variables that suit the data.
+        start: the initial rows (w, b), one for each score.
+        method: as for `minimize`; "lazy" by default.
+        tol: the tolerance.
+        max_iter: the largest number of iterations.
+        precondition: True to run the method in variables chosen from the data.
     """
     chosen = method_of(method, "fit")
     objective = task.objective()
     x = torch.from_numpy(start - start.mean(0) if task.sum_zero else start).reshape(-1)
     point = objective.at(x, chosen.depth)
     rows, iterations = len(start), 0
-    change: float = max(FIRST_CHANGE, price(task.A, rows)) if precondition else np.inf
+    change: float = max(FIRST_CHANGE, cost(task.A, rows)) if precondition else np.inf
     run = _begin(task, point, chosen, rows, precondition, whiten=False)
     while True:
         here = _inner(run)
@@ -158,7 +159,7 @@ def fit(
 def _begin(
     task: Task, point: LinearPoint, method: AnyMethod, rows: int, change: bool, whiten: bool
 ) -> Run:
-    """A run from this point, in new variables."""
+    """A run from this point, in new variables if `change`."""
     if not change:
         return Run(point.objective, point.x, method)
     objective = Substituted(point, task.variables(point, rows, whiten))
@@ -172,7 +173,7 @@ def _inner(run: Run) -> LinearPoint:
 
 
 def as_tensor(array: Any) -> Tensor:
-    """A tensor that shares the array's memory, which nobody writes to."""
+    """A tensor that shares the memory of the array; neither is written to."""
     if sp.issparse(array):
         return from_scipy(array)
     with ignored("The given NumPy array is not writable"):

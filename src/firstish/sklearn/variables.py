@@ -1,6 +1,6 @@
 """Variables in which the Hessian of a linear model is nearly the identity.
 
-A row of x is (w, b), the weights of one score and its intercept. With weights d_i of the items,
+A row of x is (w, b), the weights of one score and its intercept. With weights d_i of the samples,
 their mean m = sum d_i a_i / sum d_i and
 
     G = sum d_i (a_i - m)(a_i - m)' + lambda 1 = L L',
@@ -9,9 +9,9 @@ the change of variables
 
     w = R u,   b = s t - <m, w>,   R = L'^-1,   s = (sum d_i)^-1/2
 
-makes the Hessian of sum d_i (<a_i, w> + b)^2 / 2 + lambda/2 |w|^2 the identity. The objective is
-the same whatever R, m and s are: b is not penalised, so the centring is no more than another name
-for it. Where G would cost too much its diagonal serves.
+makes the Hessian of sum d_i (<a_i, w> + b)^2 / 2 + lambda/2 |w|^2 the identity. The choice of R, m
+and s does not change the objective: b is not penalised, so centring only shifts it. If G costs too
+much, its diagonal is used.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from torch import Tensor
 
 Array = NDArray[np.float64]
 
-BLOCKS = 2**22  # most numbers in the matrices of all scores together, 32 MB
-SHARED = 2**24  # most numbers in one matrix that serves all scores, 128 MB
+BLOCKS = 2**22  # cap on the numbers in one matrix per score, 32 MB
+SHARED = 2**24  # cap on the numbers in one matrix for all scores, 128 MB
 CHUNK = 4096  # rows of a dense A that are weighted at a time
-LEAST_SHARE = 0.5  # of the mean d: items with less are left out of G
-DIGITS = 1e-12  # of the largest entry of G, added to all of its diagonal
+LEAST_SHARE = 0.5  # of the mean curvature: samples with less are omitted from G
+DIGITS = 1e-12  # times the largest entry of G, added to its diagonal
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Variables:
         R: (rows or 1, d, d), or (rows or 1, d) for a diagonal.
         mean: m, (rows or 1, d); None where there is no intercept.
         scale: s, (rows,).
-        sum_zero: whether the mean over the rows is taken off.
+        sum_zero: True to subtract the mean over the rows.
     """
 
     R: Tensor
@@ -52,7 +52,7 @@ class Variables:
 
     def forward(self, u: Tensor) -> Tensor:
         """T u."""
-        return self._levelled(self._rows(u)).reshape(-1)
+        return self._centred(self._rows(u)).reshape(-1)
 
     def _rows(self, u: Tensor) -> Tensor:
         U = u.view(len(self.scale), -1)
@@ -67,7 +67,7 @@ class Variables:
 
     def transposed(self, g: Tensor) -> Tensor:
         """T'g."""
-        G = self._levelled(g.view(len(self.scale), -1))
+        G = self._centred(g.view(len(self.scale), -1))
         if self.mean is None:
             return self._times(G, True).reshape(-1)
         U = torch.empty_like(G)
@@ -76,29 +76,29 @@ class Variables:
         torch.mul(b, self.scale, out=U[:, -1])
         return U.view(-1)
 
-    def _levelled(self, X: Tensor) -> Tensor:
+    def _centred(self, X: Tensor) -> Tensor:
         return X - X.mean(0) if self.sum_zero else X
 
-    def _times(self, V: Tensor, turned: bool) -> Tensor:
-        """R v or R'v for each row v of V."""
+    def _times(self, V: Tensor, transpose: bool) -> Tensor:
+        """R v, or R'v if `transpose`, for each row v of V."""
         R = self.R
         if R.ndim == 2:
             return V * R
         if len(R) == 1:
-            return V @ (R[0] if turned else R[0].T)
-        return torch.bmm(V[:, None], R if turned else R.mT)[:, 0]
+            return V @ (R[0] if transpose else R[0].T)
+        return torch.bmm(V[:, None], R if transpose else R.mT)[:, 0]
 
 
 def entries(A: Any) -> int:
-    """How many numbers a pass over A reads."""
+    """The number of entries that a pass over A reads."""
     return int(A.nnz) if sp.issparse(A) else int(A.size)
 
 
-def price(A: Any, rows: int) -> float:
-    """What `whitened` costs, in iterations; infinite where it would not fit.
+def cost(A: Any, rows: int) -> float:
+    """The cost of `whitened`, in iterations; infinite if it would not fit in memory.
 
-    An iteration multiplies twice with A, at 4 floating-point operations for each entry and score.
-    Those of matrix products count an eighth: BLAS reads its operands from the cache.
+    An iteration multiplies twice with A, 4 floating-point operations for each entry and score.
+    Operations of matrix products count an eighth, because BLAS reads its operands from the cache.
     """
     n, d = A.shape
     blocks = _blocks(d, rows)
@@ -109,23 +109,23 @@ def price(A: Any, rows: int) -> float:
 
 
 def _blocks(d: int, rows: int) -> int:
-    """One matrix for each row of x, one for all, or none."""
+    """The number of matrices: one for each row of x, one for all rows, or none."""
     if rows * d * d <= BLOCKS:
         return rows
     return 1 if d * d <= SHARED else 0
 
 
-def diagonal(A: Any, weights: Array, bends: Array, lam: float, intercept: bool) -> Variables:
-    """The change of variables by a diagonal: the variances of the columns times the mean bend.
+def diagonal(A: Any, weights: Array, curvatures: Array, lam: float, intercept: bool) -> Variables:
+    """The change of variables by a diagonal: column variances times the mean curvature.
 
     Args:
         A: the features.
-        weights: of the items, their sum 1.
-        bends: the second derivative of each item's loss by each score, (n, rows).
+        weights: of the samples, with sum 1.
+        curvatures: the second derivative of each sample's loss by each score, (n, rows).
         lam: the penalty.
-        intercept: whether b is there.
+        intercept: True if the model has an intercept b.
     """
-    total = weights @ bends
+    total = weights @ curvatures
     mean, second = weights @ A, _squares(A, weights)
     if intercept:
         second -= mean * mean
@@ -135,15 +135,17 @@ def diagonal(A: Any, weights: Array, bends: Array, lam: float, intercept: bool) 
     return _variables(1 / np.sqrt(spread), mean[None] if intercept else None, total)
 
 
-def whitened(A: Any, weights: Array, bends: Array, lam: float, intercept: bool) -> Variables | None:
-    """The change of variables by G, d_i being weights times bends; None if G is singular.
+def whitened(
+    A: Any, weights: Array, curvatures: Array, lam: float, intercept: bool
+) -> Variables | None:
+    """The change of variables by G, with d_i = weights times curvatures; None if G is singular.
 
-    One matrix for each score, or one for all where those would be too large.
+    There is one matrix per score, or one for all scores if those would be too large.
     """
-    total = weights @ bends
-    if _blocks(A.shape[1], bends.shape[1]) == 1:
-        bends = bends.mean(1, keepdims=True)
-    made = [_root(A, weights, bend, lam, intercept) for bend in bends.T]
+    total = weights @ curvatures
+    if _blocks(A.shape[1], curvatures.shape[1]) == 1:
+        curvatures = curvatures.mean(1, keepdims=True)
+    made = [_root(A, weights, curvature, lam, intercept) for curvature in curvatures.T]
     roots = [R for R, _ in made if R is not None]
     if len(roots) < len(made):
         return None
@@ -152,28 +154,29 @@ def whitened(A: Any, weights: Array, bends: Array, lam: float, intercept: bool) 
 
 
 def _root(
-    A: Any, weights: Array, bend: Array, lam: float, intercept: bool
+    A: Any, weights: Array, curvature: Array, lam: float, intercept: bool
 ) -> tuple[Array | None, Array]:
-    """R, and the mean it is centred at."""
-    total = float(weights @ bend)
-    # Few items bend much where the classes are told apart well. What is left out is made up for.
-    kept = np.flatnonzero(bend >= LEAST_SHARE * total)
-    d = weights[kept] * bend[kept]
+    """R and the mean m; R is None if G is singular."""
+    total = float(weights @ curvature)
+    # If the classes are well separated, few samples have most of the curvature. The others are
+    # omitted, and d is rescaled to the same sum.
+    kept = np.flatnonzero(curvature >= LEAST_SHARE * total)
+    d = weights[kept] * curvature[kept]
     mean = np.zeros(A.shape[1])
-    if not total > 0:  # no item bends: G says nothing
+    if not total > 0:
         return None, mean
     d *= total / d.sum()
     if intercept:
-        item = np.zeros(A.shape[0])
-        item[kept] = d / total
-        mean = item @ A
+        share = np.zeros(A.shape[0])
+        share[kept] = d / total
+        mean = share @ A
     G = _sparse_gram(A, kept, d, mean) if sp.issparse(A) else _dense_gram(A, kept, d, mean)
     G.flat[:: len(G) + 1] += lam + DIGITS * np.abs(G).max()
     L, info = torch.linalg.cholesky_ex(torch.from_numpy(G))
     if info.item() != 0:
         return None, mean
-    unit = torch.eye(len(G), dtype=L.dtype)
-    R: Array = torch.linalg.solve_triangular(L.mT, unit, upper=True).numpy()
+    identity = torch.eye(len(G), dtype=L.dtype)
+    R: Array = torch.linalg.solve_triangular(L.mT, identity, upper=True).numpy()
     return R, mean
 
 
@@ -192,9 +195,9 @@ def _squares(A: Any, weights: Array) -> Array:
 
 def _sparse_gram(A: Any, kept: NDArray[np.intp], d: Array, mean: Array) -> Array:
     S = A[kept]
-    weighed = S.copy()
-    weighed.data *= np.repeat(d, np.diff(S.indptr))
-    G: Array = (S.T @ weighed).toarray()
+    weighted = S.copy()
+    weighted.data *= np.repeat(d, np.diff(S.indptr))
+    G: Array = (S.T @ weighted).toarray()
     G -= np.outer(mean, mean) * d.sum()
     return G
 
@@ -203,8 +206,8 @@ def _dense_gram(A: Array, kept: NDArray[np.intp], d: Array, mean: Array) -> Arra
     G = torch.zeros(len(mean), len(mean), dtype=torch.float64)
     for start in range(0, len(kept), CHUNK):
         chunk = slice(start, start + CHUNK)
-        weighed = torch.from_numpy((A[kept[chunk]] - mean) * np.sqrt(d[chunk])[:, None])
-        G.addmm_(weighed.T, weighed)
+        weighted = torch.from_numpy((A[kept[chunk]] - mean) * np.sqrt(d[chunk])[:, None])
+        G.addmm_(weighted.T, weighted)
     gram: Array = G.numpy()
     return gram
 
