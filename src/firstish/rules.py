@@ -68,4 +68,6 @@ def ruled(name: str, angle: Angle, sigma: float, memory: Memory) -> float:
 def yuan(angle: Angle, memory: Memory) -> float:
     """Y, before it is cut."""
     a, b = memory.curvature, angle.rayleigh
+    if memory.length == 0:  # it underflowed
+        return 0.0
     return 2 / (math.hypot(a - b, 2 * angle.grad_norm / memory.length) + a + b)

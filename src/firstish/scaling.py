@@ -32,7 +32,8 @@ class Angle(NamedTuple):
     """|g|, |Hg| and the cosine between g and Hg: all that the cases and the scales need.
 
     Products such as gg and HgHg never appear, so nothing overflows while the norms themselves
-    are finite.
+    are finite. Where |g| is extreme, g stands for g over a power of two: cases and scales are the
+    same.
 
     Attributes:
         grad_norm: |g|, positive.

@@ -1,7 +1,8 @@
 """Scalars from vectors: dots and norms as Python floats, accumulated in float64.
 
 Norms do not overflow or underflow: outside a safe range the vector is scaled by a power of two
-first, which changes no bit of the result otherwise.
+first, which changes no bit of the result otherwise. `in_range` does the same for a vector that
+products will be made with.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import torch
 from torch import Tensor, float64
 
 _SMALL, _LARGE = 1e-280, 1e280  # squares in here come of norms whose products are normal numbers
+
+
+_CUBE_ROOTS: dict[torch.dtype, tuple[float, float]] = {}  # of the range of each dtype
 
 
 def _wide(v: Tensor) -> torch.dtype:
@@ -63,6 +67,48 @@ def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float,
     inner = dot(_shifted(v, e), _shifted(along, e_along))
     cosine = inner / (_ldexp(v_norm, -e) * _ldexp(along_norm, -e_along))
     return v_norm, max(-1.0, min(1.0, cosine))
+
+
+def in_range(v: Tensor, v_norm: float) -> tuple[Tensor, float, float]:
+    """A vector along v whose length is near 1 or has a cube in range, its norm, and v over it.
+
+    v itself, unless its length is extreme for its dtype: then v over a power of two, in the same
+    bits. H times such a vector is finite whenever H is not extreme, while Hg alone overflows at
+    |H| = |g| = 1e200.
+
+    >>> in_range(torch.tensor([3e200, 4e200], dtype=float64), 5e200)[0].tolist()[0] < 3
+    True
+    """
+    limits = _CUBE_ROOTS.get(v.dtype)
+    if limits is None:
+        info = torch.finfo(v.dtype)
+        limits = _CUBE_ROOTS[v.dtype] = info.tiny ** (1 / 3), info.max ** (1 / 3)
+    if limits[0] < v_norm < limits[1] or not 0 < v_norm < math.inf:
+        return v, v_norm, 1.0
+    e = math.frexp(v_norm)[1] - 1
+    return _shifted(v, e).to(v.dtype), math.ldexp(v_norm, -e), math.ldexp(1.0, e)
+
+
+def add(x: Tensor, p: Tensor, alpha: float) -> Tensor:
+    """x + alpha p in a new tensor, also for an alpha beyond the range of their dtype."""
+    try:
+        return x.add(p, alpha=alpha)
+    except RuntimeError:
+        return x + _times(p, alpha)
+
+
+def add_(x: Tensor, p: Tensor, alpha: float) -> Tensor:
+    """x + alpha p written into x, also for an alpha beyond the range of their dtype."""
+    try:
+        return x.add_(p, alpha=alpha)
+    except RuntimeError:
+        return x.add_(_times(p, alpha))
+
+
+def _times(p: Tensor, alpha: float) -> Tensor:
+    # torch refuses such an alpha, though alpha p may well be in range. Where something else was
+    # wrong the addition raises again.
+    return p.to(_wide(p)).mul(alpha).to(p.dtype)
 
 
 def _ldexp(mantissa: float, e: int) -> float:

@@ -8,6 +8,8 @@ plain mean of all values.
 
 from __future__ import annotations
 
+import math
+
 
 def updated(weight: float, mean: float, value: float, eta: float) -> tuple[float, float]:
     """Q' and C' from Q, C and f.
@@ -16,4 +18,7 @@ def updated(weight: float, mean: float, value: float, eta: float) -> tuple[float
     (3.0, 4.0)
     """
     new_weight = eta * weight + 1
-    return new_weight, (eta * weight * mean + value) / new_weight
+    total = eta * weight * mean + value
+    if math.isinf(total):  # the sum overflows, the mean does not
+        return new_weight, eta * weight / new_weight * mean + value / new_weight
+    return new_weight, total / new_weight

@@ -69,12 +69,26 @@ def test_the_floor_is_reached_and_named(dtype):
 
 @precisions
 def test_a_start_on_the_floor_takes_no_null_step(dtype):
-    # x cannot move in its last place, though f has a slope: 2^60 - 1 = 2^60.
+    # x cannot move in its last place, though f has a slope: 2^60 + 1 = 2^60.
     x0 = torch.tensor([2.0**60], dtype=dtype)
-    result, xs = run(lambda x: (x * 0.5).sum(), x0, method=ScaledGradient(), gtol=0)
+    bowl = lambda x: ((x - 2.0**60 - 1) ** 2).sum() / 2  # noqa: E731
+    result, xs = run(bowl, x0, method=ScaledGradient(), gtol=0)
     assert result.status is Status.ROUNDING
     assert result.iterations == 0
     assert len(xs) == 1
+
+
+@precisions
+def test_a_limited_step_that_x_cannot_hold_is_made_longer(dtype):
+    # s_lpc = 1 asks for a step of 0.5, which 2^60 cannot hold; longer ones lower f.
+    x0 = torch.tensor([2.0**60], dtype=dtype)
+    result, _ = run(
+        lambda x: (x * 0.5).sum(), x0, method=ScaledGradient(), gtol=0, max_iterations=2
+    )
+    first = result.history[0]
+    assert first.scale > 1
+    assert first.actual_decrease > 0
+    assert result.iterations == 2
 
 
 def test_f_does_not_rise_onto_a_hilltop_where_it_is_flat():

@@ -52,7 +52,8 @@ class CDAT:
         """One product."""
         if point.grad_norm == 0:
             return point, STATIONARY, state
-        u = point.grad / point.grad_norm  # so that nothing overflows
+        v, v_norm, _ = point.grad_in_range()
+        u = v / v_norm  # so that nothing overflows
         uHu = point.curvature(u)
         if not math.isfinite(uHu):
             raise NonFiniteError("The curvature <g, Hg> is not finite.")

@@ -74,5 +74,5 @@ class LineSearch:
         if self.reset == "full":
             return self.line_search.initial_step
         if self.reset == "no":
-            return last
+            return max(last, sys.float_info.min)
         return min(last / self.line_search.theta, sys.float_info.max)

@@ -19,6 +19,7 @@ from torch import Tensor
 from firstish.baselines import checks
 from firstish.methods.base import Step
 from firstish.objectives.point import Depth, Point
+from firstish.vectors import add, add_
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class HeavyBall:
 
     def step(self, point: Point, state: Velocity) -> tuple[Point, Step, Velocity]:
         """One gradient."""
-        v = state.v.mul(self.momentum).sub(point.grad, alpha=self.step_size)
+        v = add_(state.v.mul(self.momentum), point.grad, -self.step_size)
         new = point.at(point.x + v, self.depth)
         return new, _record(point, new, self.step_size), Velocity(v)
 
@@ -113,8 +114,8 @@ class Nesterov:
     def step(self, point: Point, state: Velocity) -> tuple[Point, Step, Velocity]:
         """One gradient."""
         g, alpha, beta = point.grad, self.step_size, self.momentum
-        v = state.v.mul(beta).sub(g, alpha=alpha)
-        new = point.at(point.x.sub(g, alpha=alpha).add_(v, alpha=beta), self.depth)
+        v = add_(state.v.mul(beta), g, -alpha)
+        new = point.at(add(point.x, g, -alpha).add_(v, alpha=beta), self.depth)
         return new, _record(point, new, alpha), Velocity(v)
 
 

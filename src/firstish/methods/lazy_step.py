@@ -12,7 +12,7 @@ from firstish.line_search import Armijo
 from firstish.methods.base import Failure, Step
 from firstish.methods.cases import angle_along, check_memory, check_monotone, require_finite
 from firstish.methods.pairs import Pair, direction, pair
-from firstish.methods.ray import ray, searched
+from firstish.methods.ray import ray, resolved, searched
 from firstish.objectives.point import Depth, Point
 from firstish.scaling import Curvature, curvature_case
 from firstish.vectors import dot, norm
@@ -101,13 +101,15 @@ class LazyStep:
         if point.grad_norm == 0:
             return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
         pairs, doubt = self._learn(point, state)
-        p = direction(pairs, point.grad)
+        v, _, ratio = point.grad_in_range()  # g = ratio v, and nearly always g = v
+        p = direction(pairs, point.grad if pairs else v)
         slope, length = dot(point.grad, p), norm(p)
         if pairs and not _descends(slope, length, point.grad_norm):
             pairs, doubt = (), "descent"
             new, step = self._along_gradient(point, doubt)
         else:
-            new, step = self._along(point, p, slope, length, doubt)
+            unit = 1.0 if pairs else ratio
+            new, step = self._along(point, p, slope, length, doubt, unit)
         if step.failure is Failure.LINE_SEARCH and pairs:
             pairs, spent = (), step.trials or 0
             new, step = self._along_gradient(point, "search")
@@ -127,13 +129,13 @@ class LazyStep:
         return (*state.pairs(), last)[-self.memory :], None
 
     def _along_gradient(self, point: Point, doubt: str) -> tuple[Point, Step]:
-        g_norm = point.grad_norm
-        return self._along(point, point.grad.neg(), -g_norm * g_norm, g_norm, doubt)
+        v, v_norm, ratio = point.grad_in_range()
+        return self._along(point, v.neg(), -point.grad_norm * v_norm, v_norm, doubt, ratio)
 
     def _along(
-        self, point: Point, p: Tensor, slope: float, length: float, doubt: str | None
+        self, point: Point, p: Tensor, slope: float, length: float, doubt: str | None, unit: float
     ) -> tuple[Point, Step]:
-        """Search along p, scaled by a product if there is a doubt."""
+        """Search along p, scaled by a product if there is a doubt, by `unit` where that is none."""
         s, case, angle = 1.0, None, None
         if doubt is not None:
             angle = angle_along(point, p, length)
@@ -142,16 +144,18 @@ class LazyStep:
             if case is Curvature.SPC:
                 s = -slope / length / length / angle.rayleigh
                 s *= angle.cosine if doubt == "start" else 1.0
+            else:
+                short = unit * length
+                longer = resolved(point, short, max(-slope / length / point.grad_norm, DESCENT))
+                s = unit if longer == short else longer / length
         slope, length = s * slope, s * length
         if slope == 0:  # it underflowed: no decrease of f could be seen
             return point, Step(step_size=0.0, trials=0, product=doubt, failure=Failure.ROUNDING)
         along = ray(point, p, slope, weight=s, depth=self.depth)
-        search = self.line_search
-        forward = case is not None and case is not Curvature.SPC
-        if forward:
-            found = search.forward_track(along, falling=True)
+        if case is None or case is Curvature.SPC:
+            found = self.line_search.backtrack(along, interpolate=True)
         else:
-            found = search.backtrack(along, interpolate=True)
+            found = self.line_search.forward_track(along, falling=True)
         trial = found.trial
         bend = None if angle is None else length * (length * angle.rayleigh)  # <p, Hp>
         step = replace(
@@ -166,4 +170,4 @@ class LazyStep:
 
 def _descends(slope: float, length: float, g_norm: float) -> bool:
     """Whether p is safely a descent direction."""
-    return math.isfinite(slope) and -slope >= DESCENT * g_norm * length
+    return 0 < -slope < math.inf and -slope >= DESCENT * g_norm * length

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from firstish.vectors import dot, norm, norm_and_cosine
+from firstish.vectors import add_, dot, norm, norm_and_cosine
 
 
 class Pair(NamedTuple):
@@ -47,12 +47,12 @@ def direction(pairs: tuple[Pair, ...], g: Tensor) -> Tensor:
     q, shares = g.neg(), []
     for s, y, cosine, _ in reversed(pairs):
         share = dot(s, q) / cosine
-        q.sub_(y, alpha=share)
+        add_(q, y, -share)
         shares.append(share)
     if pairs:
         q.mul_(initial_scale(pairs))
     for s, y, cosine, stretch in pairs:
-        q.add_(s, alpha=shares.pop() / stretch - dot(y, q) / cosine)
+        add_(q, s, shares.pop() / stretch - dot(y, q) / cosine)
     return q
 
 
@@ -63,6 +63,11 @@ def initial_scale(pairs: tuple[Pair, ...]) -> float:
     quadratics, softmax regressions and networks, the mean needs some percent fewer steps.
     """
     last = pairs[-1].cosine / pairs[-1].stretch
-    # Ratios to the last, so that other units of x change no bit but the exponent.
-    logs = sum(math.log(pair.cosine / pair.stretch / last) for pair in pairs)
+    # Ratios to the last, so that other units of x change no bit but the exponent. Where f falls to
+    # 0 at infinity, so does its curvature, and an old pair's ratio to a new one's may underflow.
+    logs = sum(math.log(_bounded(pair.cosine / pair.stretch / last)) for pair in pairs)
     return last * math.exp(logs / len(pairs))
+
+
+def _bounded(ratio: float) -> float:
+    return min(max(ratio, 1e-300), 1e300)

@@ -19,10 +19,10 @@ from firstish.methods.cases import (
     require_finite,
 )
 from firstish.methods.definite import solve
-from firstish.methods.ray import ray, searched
+from firstish.methods.ray import ray, resolved_scale, search_along, searched
 from firstish.objectives.point import Depth, Point
 from firstish.scaling import Angle, Curvature, curvature_case, scale
-from firstish.vectors import dot, norm, norm_and_cosine
+from firstish.vectors import add_, dot, norm, norm_and_cosine
 
 DESCENT = 1e-6  # least cosine of the angle between p and -g
 CHANGED = 0.3  # most that two values of <w_i, Hw_j> differ, at unit diagonal
@@ -61,7 +61,7 @@ class PlaneState:
         own = dot(moves[0], bends[0])
         forms: list[tuple[float, ...]] = [(own,)]
         for w, bend, row in zip(moves[1:], bends[1:], self.rows(), strict=False):
-            form = _agreed(dot(w, bends[0]), dot(moves[0], bend), own * row[-1])
+            form = _agreed(dot(w, bends[0]), dot(moves[0], bend), _root(own) * _root(row[-1]))
             forms.append((form, *row))
         return PlaneState(x, g, moves, bends, tuple(chain.from_iterable(forms)))
 
@@ -71,11 +71,13 @@ class PlaneState:
         return [self.forms[a:b] for a, b in pairwise(starts)]
 
 
-def _agreed(one: float, other: float, square: float) -> float:
+def _root(form: float) -> float:
+    return math.sqrt(form) if form > 0 else math.nan
+
+
+def _agreed(one: float, other: float, size: float) -> float:
     """The mean of two values for one form, or nan; they differ where H has changed."""
-    if square > 0 and abs(one - other) <= CHANGED * math.sqrt(square):
-        return (one + other) / 2
-    return math.nan
+    return (one + other) / 2 if abs(one - other) <= CHANGED * size else math.nan
 
 
 class Plane(NamedTuple):
@@ -146,21 +148,24 @@ class PlaneStep:
         here = state.then(point, self.memory)
         plane = self._plane(point, angle, here) if case is Curvature.SPC else None
         L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|
+        v, _, ratio = point.grad_in_range()  # g = ratio v, and nearly always g = v
+        grown = False
         if plane is not None:
             _, s, length, slope, bend = plane
         else:
-            s = self._gradient_scale(case, angle)
-            length = s * angle.grad_norm  # |p|
-            slope = -length * angle.grad_norm  # <g, p>
+            setting = self._gradient_scale(case, angle)
+            s = setting if case is Curvature.SPC else resolved_scale(point, setting)
+            grown = s > setting
+            length = s * point.grad_norm  # |p|
+            slope = -length * point.grad_norm  # <g, p>
             bend = length * (length * (angle.cosine * L1))  # <p, Hp>
         if slope == 0:  # it underflowed: no decrease of f could be seen
             return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
         if plane is not None:
             along = ray(point, plane.p, slope)
         else:
-            along = ray(point, point.grad, slope, weight=-s)  # p = -s g
-        search = self.line_search
-        found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
+            along = ray(point, v, slope, weight=-s * ratio)  # p = -s g
+        found = search_along(self.line_search, along, case, grown=grown)
 
         trial = found.trial
         spc = case is Curvature.SPC
@@ -190,18 +195,19 @@ class PlaneStep:
         """
         if not here.moves:
             return None
-        g, g_norm, Hg = point.grad, angle.grad_norm, point.hvp(point.grad).vector
+        g, g_norm, ratio = point.grad_in_range()  # or g over a power of two
+        Hg = point.hvp(g).vector
         across = [dot(Hg, w) / g_norm for w in here.moves]  # uHw_i
         forms = [[angle.rayleigh], *([b, *row] for b, row in zip(across, here.rows(), strict=True))]
         sides = [1.0, *(dot(g, w) / g_norm for w in here.moves)]
         s, *weights = solve(forms, sides, self.sigma)
         if not any(weights):
             return None
-        p = g * -s
+        p = g * (-s * ratio)
         for t, w in zip(weights, here.moves, strict=True):
-            p.sub_(w, alpha=t * g_norm)
+            add_(p, w, -t * (ratio * g_norm))
         length, cosine = norm_and_cosine(p, g, g_norm)
         if not (-cosine >= DESCENT and math.isfinite(length)):
             return None
-        slope = g_norm * (cosine * length)
+        slope = point.grad_norm * (cosine * length)
         return Plane(p, s, length, slope, -slope)  # <p,Hp> = -<g,p> where the model is lowest

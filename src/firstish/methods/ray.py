@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from firstish.line_search import NOISE_ULPS, Found, Ray
+from firstish.line_search import NOISE_ULPS, TELLING, Armijo, Found, Ray
 from firstish.methods.base import Failure, Step
 from firstish.objectives.point import Depth, Point
+from firstish.scaling import Curvature
 from firstish.vectors import dot, norm
 
 
@@ -54,6 +56,40 @@ def ray(
         trial=partial(PointTrial, point, vector, weight, depth),
         eps=point.eps,
     )
+
+
+def resolved(point: Point, length: float, down: float = 1.0) -> float:
+    """The length of a step: `length`, or more where rounding would hide a step so short.
+
+    For steps whose length is not from the curvature but from a setting, s_lpc or s_nc, which knows
+    nothing of the scales of f and x. `down` is the cosine of the angle between the step and -g.
+    """
+    noise = NOISE_ULPS * point.eps * abs(point.value)
+    ulp = torch.finfo(point.x.dtype).eps * norm(point.x)
+    if length * point.grad_norm * down > noise and length > NOISE_ULPS * ulp:
+        return length
+    telling = TELLING * noise / point.grad_norm / down
+    return max(length, TELLING * ulp, telling if telling < math.inf else 0.0)
+
+
+def resolved_scale(point: Point, s: float) -> float:
+    """s, or more where rounding would hide the step -s g."""
+    length = s * point.grad_norm
+    longer = resolved(point, length)
+    return s if longer == length else min(longer / point.grad_norm, sys.float_info.max)
+
+
+def search_along(
+    search: Armijo, along: Ray[PointTrial], case: Curvature, *, grown: bool
+) -> Found[PointTrial]:
+    """Track forward where curvature is negative, backtrack elsewhere.
+
+    A step that was `grown` to be seen at all is the shortest of its kind: it is tracked forward as
+    long as f falls.
+    """
+    if case is Curvature.NC:
+        return search.forward_track(along)
+    return search.forward_track(along, falling=True) if grown else search.backtrack(along)
 
 
 def why_stuck(point: Point, along: Ray[PointTrial], length: float) -> Failure:

@@ -16,10 +16,10 @@ from firstish.methods.cases import (
     require_finite,
 )
 from firstish.methods.directions import AdamDirection, AnyDirection
-from firstish.methods.ray import ray, searched
+from firstish.methods.ray import ray, resolved, search_along, searched
 from firstish.objectives.point import Depth, Point
 from firstish.scaling import Curvature, curvature_case
-from firstish.vectors import norm, norm_and_cosine
+from firstish.vectors import in_range, norm, norm_and_cosine
 
 DESCENT = 1e-8  # least cosine of the angle between p and -g
 
@@ -81,27 +81,30 @@ class ScaledDirection:
         if g_norm == 0:
             return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
         p, after = self.direction.direction(point, state)
-        p_norm = norm(p)
+        p, p_norm, _ = in_range(p, norm(p))
         down = -norm_and_cosine(point.grad, p, p_norm)[1] if math.isfinite(p_norm) else 0.0
         name = "direction"
         if not down >= DESCENT:
-            p, p_norm, down, name = point.grad.neg(), g_norm, 1.0, "gradient"
+            v, v_norm, _ = point.grad_in_range()
+            p, p_norm, down, name = v.neg(), v_norm, 1.0, "gradient"
         angle = angle_along(point, p, p_norm)
         require_finite(angle, "Hp")
         case = curvature_case(angle, self.sigma)
+        grown = False
         if case is Curvature.SPC:
             length = down * (g_norm / angle.rayleigh)  # |s p| = -<g,p>/<p,Hp> |p|
         else:
             limited = limited_scale(self.sigma, self.s_lpc)
-            length = g_norm * (limited if case is Curvature.LPC else self.s_nc)
+            setting = g_norm * (limited if case is Curvature.LPC else self.s_nc)
+            length = resolved(point, setting, down)
+            grown = length > setting
         s = length / p_norm
         slope = -length * (g_norm * down)  # <g, s p>
         bend = length * (length * angle.rayleigh)  # <s p, H s p>
         if slope == 0 or not 0 < s < math.inf:  # under- or overflow: no decrease could be seen
             return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
         along = ray(point, p, slope, weight=s)
-        search = self.line_search
-        found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
+        found = search_along(self.line_search, along, case, grown=grown)
 
         trial = found.trial
         step = replace(

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from firstish.line_search import Armijo, NonMonotone
 from firstish.methods.base import Failure, Step
 from firstish.methods.cases import check_cases, limited_scale, require_finite
-from firstish.methods.ray import ray, searched
+from firstish.methods.ray import ray, resolved_scale, search_along, searched
 from firstish.objectives.point import Depth, Point
 from firstish.rules import LOOKING_BACK, RULES, Memory, ruled
 from firstish.scaling import SCALES, Curvature, curvature_case, parse_cycle, scale
@@ -62,7 +62,8 @@ class ScaledGradient:
         sigma: curvature above which it counts as strong; 0 is right for strongly convex f.
         s_lpc: scale where curvature is limited, in (0, 1/sigma]; "1/sigma" for that; by default
             min(1, 1/sigma).
-        s_nc: scale where curvature is negative, before forward tracking.
+        s_nc: scale where curvature is negative, before forward tracking. A step of `s_lpc` or
+            `s_nc` that would be lost in rounding is lengthened until it is not.
         line_search: Armijo's settings; `NonMonotone()` lets f rise above its mean's past, for
             steps beyond 1.
         schedule: from the iteration to the first trial step, which it multiplies; such as
@@ -111,22 +112,29 @@ class ScaledGradient:
         name = cycle[state.turns % len(cycle)]
         angle = point.angle_along() if name == "CG" else point.angle()
         case = curvature_case(angle, self.sigma)
+        v, _, ratio = point.grad_in_range()  # g = ratio v, and nearly always g = v
+        grown = False
         if case is Curvature.SPC:
             if name in SCALES:
                 s = scale(name, angle, self.sigma)
             else:
-                s = ruled(name, angle, self.sigma, Memory(*state.memory))
+                past = Memory(*state.memory)
+                past = past._replace(length=past.length / ratio)  # as |v| to |g|
+                s = ruled(name, angle, self.sigma, past)
         else:
             require_finite(angle)
-            s = self.limited_scale() if case is Curvature.LPC else self.s_nc
-        length = s * angle.grad_norm  # |p|
-        slope = -length * angle.grad_norm  # <g, p>
+            setting = self.limited_scale() if case is Curvature.LPC else self.s_nc
+            s = resolved_scale(point, setting)
+            grown = s > setting
+        g_norm = point.grad_norm
+        length = s * g_norm  # |p|
+        slope = -length * g_norm  # <g, p>
         L1 = angle.product_norm / angle.grad_norm  # |Hg| / |g|, or of its part along g
         bend = length * (length * (angle.cosine * L1))  # <p, Hp>
         # --8<-- [end:step]
         if slope == 0:  # it underflowed: no decrease of f could be seen
             return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
-        along = ray(point, point.grad, slope, weight=-s)  # p = -s g
+        along = ray(point, v, slope, weight=-s * ratio)  # p = -s g
         f = along.value
         search, weight, mean = self.line_search, 0.0, 0.0
         if self.schedule is not None:
@@ -135,7 +143,7 @@ class ScaledGradient:
         if isinstance(search, NonMonotone):
             weight, mean = updated(state.weight, state.mean, f, search.eta)
             along.value = max(mean, f)  # a rise within rounding may leave f above it
-        found = search.forward_track(along) if case is Curvature.NC else search.backtrack(along)
+        found = search_along(search, along, case, grown=grown)
 
         alpha, trial = found.step_size, found.trial
         step = replace(

@@ -19,7 +19,7 @@ from firstish.objectives.layout import Layout
 from firstish.objectives.loss import independent
 from firstish.objectives.point import Depth, Meter, Point, Product
 from firstish.objectives.watch import graph_eps, refuse_nondeterministic
-from firstish.vectors import dot
+from firstish.vectors import add, dot
 
 
 @dataclass(slots=True)
@@ -199,7 +199,7 @@ class GraphPoint(ChoosingPoint):
 
     def along(self, p: Tensor, alpha: float, depth: Depth = "product") -> Point:
         """The point x + alpha p."""
-        return self.objective.at(self.x.add(p, alpha=alpha), depth)
+        return self.objective.at(add(self.x, p, alpha), depth)
 
     def accept(self) -> None:
         """Keep the side effects of this point's evaluation."""

@@ -17,7 +17,7 @@ from firstish.objectives.items import checked_weights, per_item
 from firstish.objectives.point import Depth, Meter, Point, Product
 from firstish.objectives.products import FLOAT64_EPS
 from firstish.scaling import Angle
-from firstish.vectors import dot
+from firstish.vectors import add, dot
 
 REFRESH = 50
 """z is computed from x again after so many steps, for z + alpha A p drifts by rounding."""
@@ -201,9 +201,9 @@ class LinearPoint(Point):
 
         A p is known if a product along p was made here, and is kept for the next trial if not.
         """
-        new = self.objective.at(self.x.add(p, alpha=alpha), depth)
+        new = self.objective.at(add(self.x, p, alpha), depth)
         if self._age + 1 < REFRESH:
-            new._z = self._scores().add(self._along(p), alpha=alpha)
+            new._z = add(self._scores(), self._along(p), alpha)
             new._age = self._age + 1
         return new
 
@@ -215,13 +215,12 @@ class LinearPoint(Point):
 
     def angle_along(self) -> Angle:
         """The angle without |Hg|, which would cost a pass more."""
-        g = self.grad
-        if self._last_product is not None and self._last_product[0] is g:
+        v, v_norm, _ = self.grad_in_range()
+        if self._last_product is not None and self._last_product[0] is v:
             return self.angle()
-        g_norm = self.grad_norm
-        rayleigh = self._form(g, g_norm)
-        length, cosine = abs(rayleigh) * g_norm, math.copysign(1.0, rayleigh)
-        return Angle(g_norm, length, cosine, self._relative_error * abs(rayleigh), partial=True)
+        rayleigh = self._form(v, v_norm)
+        length, cosine = abs(rayleigh) * v_norm, math.copysign(1.0, rayleigh)
+        return Angle(v_norm, length, cosine, self._relative_error * abs(rayleigh), partial=True)
 
     def bends(self) -> Tensor:
         """The second derivative of each item's loss by each of its scores alone; no pass."""

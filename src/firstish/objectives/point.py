@@ -11,7 +11,7 @@ from torch import Tensor
 
 from firstish.errors import NonFiniteError
 from firstish.scaling import Angle
-from firstish.vectors import dot, norm, norm_and_cosine
+from firstish.vectors import add, dot, in_range, norm, norm_and_cosine
 
 Depth = Literal["value", "gradient", "product"]
 """How far a point will be asked. A point told "gradient" keeps no graph for a product."""
@@ -73,6 +73,7 @@ class Point(ABC):
     _g: Tensor | None = None
     _g_norm: float | None = None
     _last_product: tuple[Tensor, Product] | None = None
+    _in_range: tuple[Tensor, float, float] | None = None
     _charged: Tensor | None = None  # the v whose curvature was counted without its product
 
     def __init__(self, x: Tensor, meter: Meter, depth: Depth) -> None:
@@ -110,6 +111,15 @@ class Point(ABC):
             self._g_norm = norm(self.grad)
         return self._g_norm
 
+    def grad_in_range(self) -> tuple[Tensor, float, float]:
+        """A vector v along g that products are made with, |v|, and |g|/|v|, a power of two.
+
+        v is g itself unless |g| is extreme; see `vectors.in_range`.
+        """
+        if self._in_range is None:
+            self._in_range = in_range(self.grad, self.grad_norm)
+        return self._in_range
+
     def hvp(self, v: Tensor) -> Product:
         """The Hessian-vector product Hv; 2 oracle calls after the gradient.
 
@@ -133,12 +143,15 @@ class Point(ABC):
         return dot(v, self.hvp(v).vector)
 
     def angle(self) -> Angle:
-        """The angle between g and Hg; 2 oracle calls, for the product."""
-        g_norm, g = self.grad_norm, self.grad
-        product = self.hvp(g)
-        length, cosine = norm_and_cosine(product.vector, g, g_norm)
-        error = product.relative_error * length / g_norm + product.absolute_error
-        return Angle(g_norm, length, cosine, error)
+        """The angle between g and Hg; 2 oracle calls, for the product.
+
+        Its norms are those of v and Hv, v being g or, where |g| is extreme, g over a power of two.
+        """
+        v, v_norm, _ = self.grad_in_range()
+        product = self.hvp(v)
+        length, cosine = norm_and_cosine(product.vector, v, v_norm)
+        error = product.relative_error * length / v_norm + product.absolute_error
+        return Angle(v_norm, length, cosine, error)
 
     def angle_along(self) -> Angle:
         """As much of the angle as the cases and the CG scale need: gHg; 2 oracle calls.
@@ -153,7 +166,7 @@ class Point(ABC):
 
     def along(self, p: Tensor, alpha: float, depth: Depth = "product") -> Point:
         """The point x + alpha p."""
-        return self.at(self.x.add(p, alpha=alpha), depth)
+        return self.at(add(self.x, p, alpha), depth)
 
     def accept(self) -> None:
         """Tell the point that it became the current one (buffers are committed here)."""

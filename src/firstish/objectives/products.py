@@ -20,7 +20,7 @@ from torch import Tensor
 from firstish.errors import ProductError
 from firstish.objectives.backward import derivative
 from firstish.objectives.point import Product
-from firstish.vectors import norm, norm_and_cosine
+from firstish.vectors import add, norm, norm_and_cosine
 
 Mode = Literal["auto", "double-backward", "difference", "gauss-newton"]
 _SHORTEST = 1e-290  # differences over less than this underflow
@@ -127,20 +127,55 @@ def difference(
     gradients whose terms are as large as the largest gradient seen (`grad_scale`). A curvature near
     zero is looked at from x - e v too, because there truncation alone may give it its sign: the
     two sides then show the truncation, and their mean is free of it.
+
+    The default takes 1 for the scale of a small x. Where x is below that distance and the gradient
+    changes altogether over it, |x| is the scale; and where the gradient is not finite at that
+    distance, shorter ones are tried.
     """
     v_norm, root = norm(v), math.sqrt(eps)
     if v_norm == 0:
         return Product(torch.zeros_like(v))
+
+    def over(distance: float) -> Product:
+        return _difference_over(distance, gradient, x, g, v, v_norm, root, grad_scale)
+
+    if distance is not None:
+        return over(distance)
+    x_norm = norm(x)
+    distance = root * (1 + x_norm)
+    product = over(distance)
+    length = norm(product.vector)
+    if x_norm < distance and not length / v_norm * distance < norm(g) and x_norm > _SHORTEST:
+        distance = root * x_norm
+        product = over(distance)
+        length = norm(product.vector)
+    while not math.isfinite(length) and distance * root > max(eps * x_norm, _SHORTEST):
+        distance *= root
+        product = over(distance)
+        length = norm(product.vector)
+    return product
+
+
+def _difference_over(
+    distance: float,
+    gradient: Callable[[Tensor], Tensor],
+    x: Tensor,
+    g: Tensor,
+    v: Tensor,
+    v_norm: float,
+    root: float,
+    grad_scale: float,
+) -> Product:
+    """The difference over that distance; `root` is sqrt(eps)."""
     # --8<-- [start:difference]
-    distance = root * (1 + norm(x)) if distance is None else distance
     e, natural = distance / v_norm, root * grad_scale / distance
     rounding = 2 * root * natural
-    vector = (gradient(x.add(v, alpha=e)) - g) / e
+    vector = (gradient(add(x, v, e)) - g) / e
     # --8<-- [end:difference]
     length, cosine = norm_and_cosine(vector, v, v_norm)
     if abs(cosine * length / v_norm) > min(1000 * root, 0.01) * natural:
         return Product(vector, relative_error=root, absolute_error=rounding)
-    other = (g - gradient(x.sub(v, alpha=e))) / e
+    other = (g - gradient(add(x, v, -e))) / e
     length, cosine = norm_and_cosine(vector - other, v, v_norm)
     truncation = abs(cosine * length / v_norm) / 2
     return Product((vector + other) / 2, root, rounding + truncation)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from firstish.objectives.group import Group
 from firstish.objectives.point import Depth, Point, Product
-from firstish.vectors import norm
+from firstish.vectors import add, norm
 
 
 class Substitution(Protocol):
@@ -108,7 +108,7 @@ class SubstitutedPoint(Point):
     def along(self, p: Tensor, alpha: float, depth: Depth = "product") -> Point:
         """The point u + alpha p; T p is kept for the next trial."""
         inner = self.inner.along(self._along(p), alpha, depth)
-        return SubstitutedPoint(self.objective, self.x.add(p, alpha=alpha), inner, depth)
+        return SubstitutedPoint(self.objective, add(self.x, p, alpha), inner, depth)
 
     def accept(self) -> None:
         """Tell the point of f that it became the current one."""
