@@ -49,6 +49,12 @@ _SPARSE = (
 )
 
 
+_WRITES = (
+    "{what} writes to the x that it is given, so that its value belongs to another point. Compute "
+    "the loss of x as it is: `x.clamp(min=0)` instead of `x.clamp_(min=0)`, which changes x."
+)
+
+
 class GraphObjective(ABC):
     """What function, module and closure objectives share; see `FunctionObjective` for arguments."""
 
@@ -101,26 +107,31 @@ class GraphObjective(ABC):
 
     def run(self, x: Tensor, graph: bool) -> Evaluation:
         """Evaluate and count the passes; the first time, look whether the loss can be trusted."""
-        if self._looked:
-            run = self.evaluate(x, graph)
-            self.meter.passes += 1 if run.grads is None else 2
-            return run
-        return self._first_run(x, graph)
+        return self._counted(x, graph) if self._looked else self._first_run(x, graph)
+
+    def _counted(self, x: Tensor, graph: bool) -> Evaluation:
+        run = self.evaluate(x, graph)
+        self.meter.passes += 1 if run.grads is None else 2
+        return run
 
     def _first_run(self, x: Tensor, graph: bool) -> Evaluation:
-        self._looked = True
-        run = self.run(x, graph)
+        given = x.clone()
+        run = self._counted(x, graph)
+        if not (torch.equal(x, given) or torch.equal(x.nan_to_num(), given.nan_to_num())):
+            raise ValueError(_WRITES.format(what=self.what))
         self.eps = max(self.eps, self.noise(run))
         if not self._check:
+            self._looked = True
             return run
         first = float(run.loss.detach())
         del run  # its graph goes before the next one is built
-        run = self.run(x, graph)
+        run = self._counted(x, graph)
         second = float(run.loss.detach())
         if math.isfinite(first) and not abs(first - second) <= 10 * self.eps * abs(first):
             refuse_nondeterministic(
                 lambda: self.evaluate(x, graph), first, second, self.what, self.root
             )
+        self._looked = True
         return run
 
     def noise(self, run: Evaluation) -> float:
