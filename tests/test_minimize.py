@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from torch import nn
 from torch.autograd.functional import hessian
 from torch.func import grad
 
@@ -17,9 +18,11 @@ from firstish import (
     Curvature,
     FunctionObjective,
     LazyStep,
+    ModuleObjective,
     PlaneStep,
     ScaledGradient,
     Status,
+    baselines,
 )
 from firstish.objectives import Meter, Product
 
@@ -264,6 +267,56 @@ def test_the_callback_sees_the_new_point_and_the_row_of_the_step_to_it():
         assert progress.value == after.value == rosenbrock(progress.x).item()
         assert progress.grad_norm == after.grad_norm
     assert torch.equal(seen[-1].x, result.x)
+
+
+@pytest.mark.parametrize("method", ["lazy", "CGMR", "plane", baselines.Adam(step_size=0.1)])
+def test_a_callback_that_writes_to_what_it_is_given_changes_nothing(method):
+    alone = minimize(rosenbrock, START, method=method, max_iterations=8)
+
+    def meddle(progress):
+        progress.x.clamp_(0, 0.1)
+        progress.row.value = progress.row.step_size = math.nan
+        assert progress.value == pytest.approx(rosenbrock(progress.x).item(), rel=1e-12)
+
+    watched = minimize(rosenbrock, START, method=method, max_iterations=8, callback=meddle)
+    assert torch.equal(watched.x, alone.x)
+    assert [(r.value, r.step_size) for r in watched.history] == [
+        (r.value, r.step_size) for r in alone.history
+    ]
+
+
+def test_what_a_callback_keeps_is_the_point_it_saw():
+    kept = []
+    minimize(rosenbrock, START, max_iterations=5, callback=kept.append)
+    for progress in kept:
+        assert progress.value == pytest.approx(rosenbrock(progress.x).item(), rel=1e-12)
+
+
+def test_the_result_is_the_users_own():
+    x0 = START.clone()
+    objective = FunctionObjective(rosenbrock, x0)
+    result = minimize(objective, x0, max_iterations=0)
+    result.x.zero_()
+    assert torch.equal(x0, START)
+    model = nn.Linear(2, 1, bias=False)
+    before = model.weight.detach().clone()
+    of_model = ModuleObjective(model, lambda m: (m.weight**2).sum())
+    minimize(of_model, model, max_iterations=0).x.zero_()
+    assert torch.equal(model.weight, before)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda x: x.data.clamp_(min=0.5), lambda x: x.detach().clamp_(min=0.5)],
+    ids=["data", "detach"],
+)
+def test_a_function_that_writes_to_x_is_refused(write):
+    def fun(x):
+        write(x)
+        return rosenbrock(x)
+
+    with pytest.raises(ValueError, match="writes to the x"):
+        minimize(fun, START)
 
 
 def test_the_callbacks_time_is_not_counted():

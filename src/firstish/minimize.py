@@ -73,17 +73,21 @@ class Progress:
 
     Args:
         row: the point the iteration started from and the step it took.
-        x: the new point, shaped like `x0`.
-        value: f there.
+        value: f at the new point.
         grad_norm: |g| there.
         aux: what the loss returned beside its value there.
     """
 
     row: Row
-    x: Tensor = field(repr=False)
     value: float
     grad_norm: float
-    aux: Any = field(default=None, repr=False)
+    aux: Any = field(repr=False)
+    _x: Tensor = field(repr=False)  # the point itself, which nobody may write to
+
+    @property
+    def x(self) -> Tensor:
+        """The new point, shaped like `x0`: a copy each time, so no callback changes the run."""
+        return self._x.clone()
 
 
 Callback = Callable[[Progress], object]
@@ -200,9 +204,9 @@ def _stops(callback: Callback | None, run: Run, entry: Entry, shape: torch.Size)
 
 
 def _asks_to_stop(callback: Callback, point: Point, entry: Entry, shape: torch.Size) -> bool:
-    x = point.x.view(shape)
+    progress = Progress(entry.row(), point.value, point.grad_norm, point.aux, point.x.view(shape))
     try:
-        answer = callback(Progress(entry.row(), x, point.value, point.grad_norm, point.aux))
+        answer = callback(progress)
     except StopIteration:
         return True
     return _is_true(answer)

@@ -1,6 +1,7 @@
 """The command line as a user types it."""
 
 import json
+import os
 import re
 
 import pytest
@@ -119,6 +120,24 @@ def test_a_grid_names_its_winner_and_its_price():
     result = invoke(*words)
     assert result.exit_code == 0
     assert "winner 0.1; the grid took 200 oracle calls" in result.output
+
+
+def test_one_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, monkeypatch):
+    (tmp_path / "mushrooms").write_text("1 1:1\n")
+    (tmp_path / "phishing").mkdir()
+
+    def forbidden(path, *_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("firstish.problems.data.files.digest", forbidden)
+    os.truncate(tmp_path / "mushrooms", 879_712)  # its size: now its checksum is wanted
+    result = invoke("data", "--data", tmp_path)
+    assert result.exit_code == 0
+    shown = " ".join(result.output.replace("│", " ").split())
+    assert "mushrooms unreadable" in shown
+    assert "Permission denied" in shown
+    assert "is a folder, not a file" in shown
+    assert "digits embedded" in shown
 
 
 def test_the_data_sets_are_listed_with_a_way_to_get_them(tmp_path):

@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -130,6 +131,95 @@ def different(rank, group):
             yield what, str(error)
         else:
             yield what, "no error"
+
+
+class Scaled(nn.Module):
+    """A layer with a buffer and a frozen weight of its own."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.inner = nn.Linear(6, 4).double()
+        self.drop = nn.Dropout(0.0)
+        self.scale = nn.Parameter(torch.ones(4, dtype=torch.float64), requires_grad=False)
+        self.register_buffer("shift", torch.zeros(4, dtype=torch.float64), persistent=False)
+        draw(self)
+
+    def forward(self, x):
+        return self.drop(self.inner(x)) * self.scale + self.shift
+
+
+def swapped(t):
+    """The same numbers in another order, so that their sum is the same."""
+    t.data = t.data.flip(0).clone()
+
+
+WEIGHTS = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
+UNLIKE = {
+    "start": lambda m: swapped(m.inner.bias),
+    "buffer": lambda m: m.shift.copy_(torch.tensor([1e-3, -1e-3, 0.0, 0.0])),
+    "frozen": lambda m: m.scale.data.mul_(1 + 1e-12),
+    "dtype": lambda m: setattr(m, "shift", m.shift.float()),
+    "training": lambda m: m.drop.eval(),
+    "dropout": lambda m: setattr(m.drop, "p", 0.5),
+    "nothing": lambda m: None,
+}
+
+
+def different_models(rank, group):
+    """Models that differ by rank in something whose sum is the same, or that is not in x."""
+    for what, change in UNLIKE.items():
+        torch.manual_seed(1)
+        model = Scaled(change if rank else lambda m: None)
+        yield what, told_of(FiniteSum(model, F.cross_entropy, data(), process_group=group))
+    losses = {
+        "class weights": nn.CrossEntropyLoss(WEIGHTS.flip(0) if rank else WEIGHTS),
+        "argument": partial(F.cross_entropy, weight=WEIGHTS.flip(0) if rank else WEIGHTS),
+        "smoothing": nn.CrossEntropyLoss(label_smoothing=0.1 * rank),
+    }
+    for what, loss_fn in losses.items():
+        torch.manual_seed(1)
+        yield what, told_of(FiniteSum(logistic(), loss_fn, data(), process_group=group))
+
+
+def told_of(objective):
+    try:
+        return float(objective.at(objective.initial()).value) and "no error"
+    except ValueError as error:
+        return str(error)
+
+
+def different_linear(rank, group):
+    """Linear models whose x is as long, and starts whose sum is the same."""
+    inputs, labels = data()
+    wide = torch.cat([inputs, torch.ones(ROWS, 1, dtype=torch.float64)], dim=1)
+    family = firstish.families.Multinomial(classes=4)
+    changes = {
+        "intercept": ((wide, False), (inputs, True)),
+        "penalty": ((inputs, True), (inputs, True)),
+        "nothing": ((inputs, True), (inputs, True)),
+    }
+    for what, cases in changes.items():
+        A, intercept = cases[rank]
+        penalise = not (what == "penalty" and rank)
+        try:
+            firstish.LinearModel(
+                A,
+                labels,
+                family,
+                weight_decay=0.1,
+                intercept=intercept,
+                penalise_intercept=penalise,
+                process_group=group,
+            )
+            yield what, "no error"
+        except ValueError as error:
+            yield what, str(error)
+    objective = linear(slice(rank, None, 2), group)
+    x = torch.linspace(-1, 1, len(objective.initial()), dtype=torch.float64)
+    try:
+        firstish.minimize(objective, x.flip(0) if rank else x, max_iterations=2)
+    except ValueError as error:
+        yield "start", str(error)
 
 
 def different_settings(rank, group):

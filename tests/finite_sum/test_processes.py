@@ -121,8 +121,46 @@ def test_ranks_that_differ_are_refused_on_every_rank(tmp_path):
     messages = dict(zero)
     assert "different models or settings: rank 0 differs from rank 1" in messages["model"]
     assert "different models or settings" in messages["decay"]
-    assert "different starting points" in messages["start"]
-    assert "Seed every rank the same" in messages["start"]
+    assert "the starting point, parameter 'weight' of rank 1 is not rank 0's" in messages["start"]
+    assert "seed before it is built" in messages["start"]
+
+
+def test_models_and_losses_that_differ_are_refused_by_name_on_every_rank(tmp_path):
+    zero, one = both("different_models", tmp_path)
+    assert zero == one
+    messages = dict(zero)
+    assert messages.pop("nothing") == "no error"
+    names = {
+        "start": "starting point, parameter 'inner.bias'",
+        "buffer": "model, buffer 'shift'",
+        "frozen": "model, frozen parameter 'scale'",
+        "dtype": "model, buffer 'shift'",
+        "training": "model, module 'drop'",
+        "dropout": "model, module 'drop'",
+        "class weights": "loss, buffer 'weight'",
+        "argument": "loss, argument 'weight'",
+        "smoothing": "settings of the loss",
+    }
+    assert messages.keys() == names.keys()
+    for what, name in names.items():
+        assert (
+            f"`FiniteSum(process_group=...)` has ranks that differ: the {name} of rank 1 "
+            in (messages[what])
+        )
+        assert "torch.distributed.broadcast(tensor, 0)" in messages[what]
+    assert "float32" in messages["dtype"]
+    assert "float64" in messages["dtype"]
+    assert "p=0.5" in messages["dropout"]
+
+
+def test_linear_models_that_differ_are_refused_on_every_rank(tmp_path):
+    zero, one = both("different_linear", tmp_path)
+    assert zero == one
+    messages = dict(zero)
+    assert messages["nothing"] == "no error"
+    assert "different models or settings" in messages["intercept"]
+    assert "different models or settings" in messages["penalty"]
+    assert "the starting point of rank 1 is not rank 0's" in messages["start"]
 
 
 def test_a_killed_rank_ends_the_other_with_the_reason(tmp_path):

@@ -458,6 +458,32 @@ def test_a_folder_that_cannot_be_written_gives_directions(network, tmp_path, mon
         load_libsvm("mushrooms")
 
 
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path):
+    (tmp_path / "libsvm" / "mushrooms").mkdir(parents=True)
+    with pytest.raises(MissingDataError, match=r"libsvm/mushrooms is a folder, not a file\."):
+        load_libsvm("mushrooms", data=tmp_path)
+    (tmp_path / "imagenette2-160").touch()
+    with pytest.raises(MissingDataError, match=r"imagenette2-160 is a file, not a folder\."):
+        load_imagenette(data=tmp_path, size=4)
+    (tmp_path / "cifar-10-binary.tar.gz").symlink_to("nowhere")
+    with pytest.raises(MissingDataError, match=r"tar\.gz is a link to nothing, not a file\."):
+        load_cifar10(tmp_path)
+
+
+def test_nothing_is_fetched_for_a_place_that_is_taken(tmp_path, network):
+    (tmp_path / "libsvm" / "mushrooms").mkdir(parents=True)
+    asked = network(lambda: Answer(tiny.mushrooms().encode()))
+    with pytest.raises(MissingDataError, match="mushrooms is a folder, not a file"):
+        load_libsvm("mushrooms", data=tmp_path)
+    assert asked == []
+
+
+def test_directions_are_sentences():
+    with pytest.raises(MissingDataError) as caught:
+        load_libsvm("mushrooms")
+    assert "(FIRSTISH_OFFLINE is set)" in str(caught.value)  # not Python's <urlopen error ...>
+
+
 # Packages that are not there ------------------------------------------------------------------
 
 

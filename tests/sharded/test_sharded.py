@@ -181,7 +181,7 @@ def test_bad_input_is_refused_on_every_rank(tmp_path):
         "empty": "`ShardedSum(data=...)` is empty",
         "divided": "gives a gradient that is 2 times that of f",
         "hybrid": "must be sharded over a mesh of one dimension",
-        "different": "different values of the parameters that are not sharded",
+        "different": "starting point, parameter",
         "settings": "different models or settings",
         "mixing": "rows are not independent of each other",
         "restless": "differs between two evaluations at the same point",

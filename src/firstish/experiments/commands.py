@@ -363,7 +363,10 @@ def show_data(
         where = Column("where, or how to get it", overflow="fold")  # an address is wanted whole
         shown = Table("data set", "files", where)
         for key in sets:
-            shown.add_row(key, *_files(key, places))
+            try:
+                shown.add_row(key, *_files(key, places))
+            except OSError as error:  # of one data set: the others are shown
+                shown.add_row(key, "unreadable", str(error))
     except MISTAKES as error:
         _fail(error)
     console.print(shown)
@@ -384,7 +387,8 @@ def _files(name: str, places: Sequence[Path]) -> tuple[str, str]:
             told = "right" if all(checks) else "here, unchecked"
             told = f"{wrong} of {len(checks)} WRONG" if wrong else f"{len(checks)} {told}"
             return told, f"{folder} ({form.title})"
-    return "missing", f"{dataset.how} {dataset.page}"
+    obstacles = [told for p in places for form in dataset.forms for told in form.obstacles(p)]
+    return "missing", " ".join([*obstacles, dataset.how, dataset.page])
 
 
 def _newest(folder: Path) -> Path:

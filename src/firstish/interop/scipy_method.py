@@ -247,14 +247,13 @@ class _Observer:
         self.path = path
 
     def __call__(self, progress: Progress) -> None:
-        x = progress.x.numpy()
         if self.path is not None:
-            self.path.append(x.copy())
+            self.path.append(progress.x.numpy())
         if self._callback is None:
             return
         if self._by_name:
             shown = self._make(
-                x=x.copy(),
+                x=progress.x.numpy(),
                 fun=progress.value,
                 jac=self.gradient(),
                 nit=progress.row.iteration + 1,
@@ -262,7 +261,7 @@ class _Observer:
             )
             self._callback(intermediate_result=shown)
         else:
-            self._callback(x.copy())
+            self._callback(progress.x.numpy())
 
     def gradient(self) -> Any:
         """The gradient at the current point."""

@@ -74,7 +74,7 @@ class AutogradObjective(ABC):
         self.penalty = L2Penalty(weight_decay, call)
         self.eps = torch.finfo(layout.dtype).eps
         self._check = check
-        self._evaluated = False
+        self._checked = False
 
     def at(self, x: Tensor, depth: Depth = "product") -> AutogradPoint:
         """The point x, not yet evaluated."""
@@ -97,28 +97,38 @@ class AutogradObjective(ABC):
 
     def run(self, x: Tensor, graph: bool) -> Evaluation:
         """Evaluate the loss and count the passes; the first run is checked."""
-        if not self._evaluated:
-            return self._first_run(x, graph)
+        return self._counted(x, graph) if self._checked else self._first_run(x, graph)
+
+    def _counted(self, x: Tensor, graph: bool) -> Evaluation:
         run = self.evaluate(x, graph)
         self.meter.passes += 1 if run.grads is None else 2
         return run
 
     def _first_run(self, x: Tensor, graph: bool) -> Evaluation:
-        """Evaluate twice, and raise if the two values differ by more than rounding."""
-        self._evaluated = True
-        run = self.run(x, graph)
+        """Evaluate twice, and raise if the loss writes to x or the two values differ."""
+        given = x.clone()
+        run = self._counted(x, graph)
+        if not (torch.equal(x, given) or torch.equal(x.nan_to_num(), given.nan_to_num())):
+            raise ValueError(
+                f"{self.loss_name} writes to the x that it is given, so that its value belongs to "
+                "another point. Compute the loss of x as it is: `x.clamp(min=0)` instead of "
+                "`x.clamp_(min=0)`, which changes x."
+            )
         self.eps = max(self.eps, self.noise(run))
-        if not self._check:
-            return run
-        first = float(run.loss.detach())
-        del run  # free its graph before the next one is built
-        run = self.run(x, graph)
-        second = float(run.loss.detach())
+        if self._check:
+            first = float(run.loss.detach())
+            del run  # its graph goes before the next one is built
+            run = self._counted(x, graph)
+            self._require_equal(first, float(run.loss.detach()), x, graph)
+        self._checked = True  # not before: an interrupted check is repeated
+        return run
+
+    def _require_equal(self, first: float, second: float, x: Tensor, graph: bool) -> None:
+        """Raise if two values at x differ by more than rounding."""
         if math.isfinite(first) and not abs(first - second) <= 10 * self.eps * abs(first):
             refuse_nondeterministic(
                 lambda: self.evaluate(x, graph), first, second, self.loss_name, self.root
             )
-        return run
 
     def noise(self, run: Evaluation) -> float:
         """The unit roundoff of the arithmetic of a run, estimated from its graph."""

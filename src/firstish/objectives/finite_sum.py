@@ -103,17 +103,13 @@ class FiniteSum(RowSum):
         return result
 
     def _look_at(self, x: Tensor) -> None:
-        self.group.require_same(
-            float(x.sum(dtype=torch.float64)),
-            "starting points",
-            "Seed every rank the same, or broadcast rank 0's parameters.",
-        )
         if self._look is not None:
             self._random(self._look, x, self.chunks)
         leaf = x.detach().requires_grad_()
         for chunk in self.chunks:
             self.eps = max(self.eps, graph_eps(self._random(self.local_sum, leaf, chunk).total))
             break
+        self.eps = max(self.group.from_all(self.eps))  # also on a rank without rows
 
     def value(self, x: Tensor) -> Totals:
         """One forward pass."""

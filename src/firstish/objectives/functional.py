@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from firstish.objectives.agreement import Described, checksum, of_module
 from firstish.objectives.chunks import tensors_in
 from firstish.objectives.in_use import in_use
 from firstish.objectives.layout import Layout
@@ -51,6 +52,7 @@ class FunctionalLoss:
         self.layout = Layout(list(named.values()), f"{call}(model)")
         self.shapes = self.layout.shapes
         self.parameters = list(named.values())
+        self.names = list(named)
         self._names = [f"model.{name}" for name in named]
         self._loss = _Loss(self.model, loss_fn)
         # During a call the module's parameters are replaced by the tensors of that call.
@@ -63,6 +65,12 @@ class FunctionalLoss:
     def initial(self) -> Tensor:
         """The model's parameters as one vector."""
         return self.layout.flatten([p.detach() for p in self.parameters])
+
+    def described(self, x: Tensor) -> Described:
+        """What must be the same on every rank that evaluates this model at x."""
+        parts = zip(self.names, self.layout.split(x), strict=True)
+        start = {f"starting point, parameter '{name}'": checksum(part) for name, part in parts}
+        return {**of_module(self.model, "model", trainable=False), **start}
 
     def load(self, x: Tensor) -> None:
         """Write the vector into the model's parameters."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from firstish.objectives.agreement import checksum, require_same
 from firstish.objectives.base import Depth, Meter, Point, Product, rounding_error
 from firstish.objectives.families import Family, Loss
 from firstish.objectives.features import Features, SparseMatrix, check_features
@@ -88,8 +89,12 @@ class LinearModel:
         self.group = Group(process_group, A.device)
         if process_group is None:
             warn_if_apart("LinearModel")
+        self._looked = self.group.alone
         self._total = sum(self.group.from_all(mine))
-        settings = repr((self.features.size, A.dtype, type(family), weight_decay))
+        # The size alone does not tell an intercept from a column more.
+        weights = (A.shape[1], self.loss.columns, getattr(family, "pinned", None))
+        penalties = (weight_decay, intercept, penalise_intercept)
+        settings = repr((weights, A.dtype, type(family).__qualname__, penalties))
         self.group.require_same(
             zlib.crc32(settings.encode()),
             "models or settings",
@@ -112,6 +117,12 @@ class LinearModel:
                 f"`minimize(fun, x0)` got an x0 of {x.numel()} numbers ({x.dtype}, {x.device}), "
                 f"but the objective has {size} ({self.dtype}, {self.device})."
             )
+
+    def first_look(self, x: Tensor) -> None:
+        """Before the first evaluation: see whether all ranks start at the same point."""
+        if not self._looked:
+            self._looked = True
+            require_same(self.group, {"starting point": checksum(x)}, "LinearModel")
 
     def scores(self, x: Tensor) -> Tensor:
         """A x; one pass."""
@@ -242,6 +253,7 @@ class LinearPoint(Point):
         return self.objective.form(t, self.objective.loss.hessian_product(self._derivable(), t), v)
 
     def _value(self) -> float:
+        self.objective.first_look(self.x)
         losses, self._known = self.objective.loss.at(self._scores())
         return self.objective.mean(losses) + self.objective.penalty.value(self.x)
 

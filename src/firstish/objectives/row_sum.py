@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from firstish.errors import ProductError
 from firstish.objectives import sampling
+from firstish.objectives.agreement import Described, of_loss, require_same
 from firstish.objectives.base import Depth, Meter, Point, Product
 from firstish.objectives.chunks import Chunk, as_chunks
 from firstish.objectives.group import Group
@@ -46,6 +47,9 @@ class ModuleFunction(Protocol):
 
     def load(self, x: Tensor) -> None:
         """Write the vector into the model's parameters."""
+
+    def described(self, x: Tensor) -> Described:
+        """What must be the same on every rank that evaluates it at x."""
 
 
 class RowSum(ABC):
@@ -136,6 +140,9 @@ class RowSum(ABC):
         """Before the first evaluation: see whether the data and the loss can be trusted."""
         if not self._looked:
             self._looked = True
+            if not self.group.alone:
+                described = {**self._module.described(x), **of_loss(self._loss.original)}
+                require_same(self.group, described, self.call)
             self._look_at(x)
 
     @abstractmethod

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from firstish.objectives.agreement import Described, checksum, of_module
 from firstish.objectives.chunks import tensors_in
 from firstish.objectives.group import Group
 from firstish.objectives.layout import Layout, is_sharded
@@ -50,6 +51,7 @@ class ShardedModule:
                 "`torch.distributed.fsdp.fully_shard(model)` first, or use "
                 "`FiniteSum(..., process_group=...)`, which keeps all parameters on every rank."
             )
+        self._names = [n for n, p in named.items() if not is_sharded(p)]  # of the replicated
         mesh = _one_mesh(self._sharded, call)
         self.shapes = [p.shape for p in (*self._sharded, *self._replicated)]
         self.layout = Layout(self._parts(), f"{call}(model)")
@@ -78,6 +80,16 @@ class ShardedModule:
     def initial(self) -> Shard:
         """This rank's part of the model's parameters as one vector."""
         return self.spread(self.layout.flatten(self._parts()))
+
+    def described(self, x: Tensor) -> Described:
+        """What must be the same on every rank that evaluates this model at x: all but the shards.
+
+        Of parameters that are sharded, shape and placement.
+        """
+        cut = len(self._sharded)
+        parts = zip(self._names, self.layout.split(x.as_subclass(Tensor))[cut:], strict=True)
+        start = {f"starting point, parameter '{name}'": checksum(part) for name, part in parts}
+        return {**of_module(self.model, "model", trainable=False), **start}
 
     def load(self, x: Tensor) -> None:
         """Write the vector into the model's parameters; gathered ones are out of date after it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -53,10 +54,29 @@ class File:
 
     def find(self, folder: Path) -> Path | None:
         """Where it is in that folder, if it is."""
-        for path in (folder / self.path, folder / Path(self.path).name):
+        for path in self._places(folder):
             if path.is_dir() if self.is_folder else path.is_file():
                 return path
         return None
+
+    def obstacle(self, folder: Path) -> str | None:
+        """A sentence on what lies in its place and is something else, if it is not there itself."""
+        wanted = "folder" if self.is_folder else "file"
+        for path in self._places(folder) if self.find(folder) is None else ():
+            if os.path.lexists(path):
+                return f"{path} is {_kind(path)}, not a {wanted}."
+        return None
+
+    def _places(self, folder: Path) -> tuple[Path, Path]:
+        return folder / self.path, folder / Path(self.path).name
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir():
+        return "a folder"
+    if path.is_file():
+        return "a file"
+    return "a pipe or a device" if path.exists() else "a link to nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +99,10 @@ class Form:
         """Where its files are in that folder, if all are."""
         paths = tuple(path for file in self.files if (path := file.find(folder)) is not None)
         return paths if len(paths) == len(self.files) else None
+
+    def obstacles(self, folder: Path) -> list[str]:
+        """Sentences on what lies in the place of its files and is something else."""
+        return [told for file in self.files if (told := file.obstacle(folder)) is not None]
 
     @property
     def offered(self) -> bool:

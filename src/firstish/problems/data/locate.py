@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from urllib.error import URLError
 
 from firstish.problems.data import catalogue
 from firstish.problems.data.download import Check, fetch
@@ -60,6 +61,8 @@ def locate(
 def _fetch(form: Form, home: Path, check: Check | None) -> Copy:
     for file in form.files:
         if file.find(home) is None:
+            if (home / file.path).is_dir():
+                raise IsADirectoryError("something else is in its place")
             fetch(file, home / file.path, check=check)
     paths = form.find(home)
     assert paths is not None
@@ -70,9 +73,12 @@ def _directions(
     dataset: DataSet, forms: list[Form], places: list[Path], home: Path, error: Exception
 ) -> str:
     searched = ", ".join(str(place) for place in places)
+    reason = error.reason if type(error) is URLError else error
+    obstacles = [told for p in places for form in forms for told in form.obstacles(p)]
     lines = [
         f"{dataset.title}: not found in {searched}, and not to be had from {dataset.page} "
-        f"({error}).",
+        f"({reason}).",
+        *obstacles,
         f"Put the files of one of these forms into {home}, or into a folder that you name with "
         f"--data or {VARIABLE}:",
     ]
