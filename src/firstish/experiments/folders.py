@@ -11,6 +11,7 @@ import fcntl
 import os
 import platform
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -25,6 +26,8 @@ LOCK = ".lock"
 _LEFTOVERS = {LOCK, "run.json.part"}
 # What a file system without locks answers; a run there goes on without.
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+
+_PATIENCE = 1.0  # seconds: `in_use` of another process holds the lock for an instant
 
 
 class OccupiedError(StorageError):
@@ -69,17 +72,24 @@ def _locked(folder: Path) -> int:
 
 
 def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
-        raise OccupiedError(
-            f"{folder} is in use by {holder or 'another process'}. Wait until it has ended, or "
-            "use another --out."
-        ) from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
+    """Lock, or say who has locked."""
+    patience = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > patience:
+                break
+            time.sleep(0.02)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return None
             raise
+    holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+    raise OccupiedError(
+        f"{folder} is in use by {holder or 'another process'}. Wait until it has ended, or "
+        "use another --out."
+    )
 
 
 def _is_there(descriptor: int, path: Path) -> bool:
