@@ -13,6 +13,7 @@ from smallrun import RUN
 from firstish.experiments import runner, storage
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.observers import Several, Silent
+from firstish.experiments.rows import read_rows
 from firstish.experiments.settings import Settings
 from firstish.experiments.tensorboard import CASES, TAGS, TensorBoard
 from firstish.problems.base import Options
@@ -40,7 +41,7 @@ def expected(folder, key):
     began = storage.read_json(folder / "run.json")["started"]
     start = datetime.strptime(began, "%Y-%m-%dT%H:%M:%S%z").timestamp()
     out = {}
-    for row in storage.read_rows(folder / f"{key}.jsonl"):
+    for row in read_rows(folder / f"{key}.jsonl"):
         for field, tag in TAGS.items():
             value = row[field]
             if value is not None:
@@ -90,7 +91,7 @@ def test_negative_curvature_is_minus_one(tmp_path):
     with TensorBoard(tmp_path / "r") as board:
         chosen = settings("cgmr", problem="digits-mlp", budget=400)
         runner.run(chosen, tmp_path / "r", board, resume=False)
-    rows = storage.read_rows(tmp_path / "r" / "cgmr.jsonl")
+    rows = read_rows(tmp_path / "r" / "cgmr.jsonl")
     cases = [r["curvature"] for r in rows[:-1]]
     assert "NC" in cases
     shown = [value for _, value, _ in events(tmp_path / "r", "cgmr")["curvature"]]

@@ -91,7 +91,7 @@ HOSTILE = {
 }
 
 
-def draw(folder):
+def draw(folder, out):
     """As `draw_all`, with everything but the pixels, which take long."""
     summary = summarise(folder)
     chosen = ("main", "mr", "time", "gap", "backtracking")  # the others are drawn by the same code

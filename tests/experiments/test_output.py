@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments import storage, tuning
 from firstish.experiments.commands import app
+from firstish.experiments.rows import read_rows
 from firstish.experiments.summary import summarise
 
 SMALL = ["digits-logistic", "--subset", "150", "--budget", "80"]
@@ -89,7 +90,7 @@ def test_a_pipe_gets_plain_text_and_few_lines(tmp_path):
     )
     assert not ESCAPE.search(done.stdout)
     assert done.stderr == ""
-    assert len(storage.read_rows(tmp_path / "r" / "cgmr.jsonl")) > 400
+    assert len(read_rows(tmp_path / "r" / "cgmr.jsonl")) > 400
     assert len(done.stdout.splitlines()) < 16
     assert done.stdout.splitlines()[0].startswith("CGMR")  # no empty line where a bar would be
 

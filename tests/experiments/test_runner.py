@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from firstish.experiments import runner, storage, tuning
+from firstish.experiments import checkpoints, runner, storage, tuning
 from firstish.experiments.curves import look
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, Choice, MethodSpec, parse_choice
 from firstish.experiments.report import write_report
+from firstish.experiments.rows import Mark, read_rows
 from firstish.experiments.settings import Settings
 from firstish.experiments.summary import summarise
 from firstish.loop import Limits, Run, Status
@@ -43,6 +44,8 @@ class Silent:
 
     def ended(self, choice, outcome): ...
 
+    def note(self, sentence): ...
+
     def advanced(self, choice, row):
         if self.left is not None:
             self.left -= 1
@@ -59,7 +62,7 @@ def settings(*methods, budget=200, **more):
 
 def records(folder):
     """All rows but for the time they took."""
-    rows = {p.stem: storage.read_rows(p) for p in folder.glob("*.jsonl")}
+    rows = {p.stem: read_rows(p) for p in folder.glob("*.jsonl")}
     return {
         name: [{k: v for k, v in row.items() if k != "seconds"} for row in rs]
         for name, rs in rows.items()
@@ -171,8 +174,8 @@ def test_every_method_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, name)
     begun = Run(instance.objective, instance.x0, method)
     for _ in range(5):
         begun.advance(limits)
-    storage.save_checkpoint(tmp_path / "c.npz", begun.snapshot(), 0)
-    snapshot, _ = storage.load_checkpoint(tmp_path / "c.npz", method.init(whole.point), instance.x0)
+    checkpoints.save(tmp_path / "c.npz", begun.snapshot(), Mark())
+    snapshot, _ = checkpoints.load(tmp_path / "c.npz", method.init(whole.point), instance.x0)
     resumed = Run(instance.objective, instance.x0, method, resume=snapshot)
     for _ in range(7):
         resumed.advance(limits)
@@ -183,7 +186,7 @@ def test_every_method_goes_on_from_a_checkpoint_to_the_same_bits(tmp_path, name)
 def test_a_torn_last_line_is_left_out(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": 2}\n{"a"')
-    assert storage.read_rows(path) == [{"a": 1}, {"a": 2}]
+    assert read_rows(path) == [{"a": 1}, {"a": 2}]
 
 
 def test_a_folder_of_something_else_or_of_another_run_is_refused(tmp_path):

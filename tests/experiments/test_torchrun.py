@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import firstish
+from firstish.experiments.rows import read_rows
 
 SOURCE = Path(firstish.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
@@ -26,8 +27,8 @@ def start(out, *more):
 
 
 def rows(folder):
-    lines = (folder / "cgmr.jsonl").read_text().splitlines()
-    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+    found = read_rows(folder / "cgmr.jsonl")
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
 
 
 def worker(parent, rank):

@@ -19,7 +19,7 @@ from rich.table import Column, Table
 
 from firstish import __version__
 from firstish.errors import RankError
-from firstish.experiments import plain_json, runner
+from firstish.experiments import folders, plain_json, runner, sessions
 from firstish.experiments.console import Live, headline, table, trials, winners
 from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
@@ -27,7 +27,8 @@ from firstish.experiments.observers import Observer, Several, Silent
 from firstish.experiments.ranks import first_decides, joined, world_size
 from firstish.experiments.report import write_report
 from firstish.experiments.settings import Settings
-from firstish.experiments.summary import digest, summarise
+from firstish.experiments.storage import StorageError
+from firstish.experiments.summary import Summary, digest, summarise
 from firstish.experiments.tensorboard import TensorBoard
 from firstish.experiments.tuning import Tuning
 from firstish.experiments.tuning import tune as tune_grid
@@ -35,7 +36,8 @@ from firstish.experiments.winners import grids, write_markdown
 from firstish.objectives.group import Group
 from firstish.problems import PROBLEMS, get
 from firstish.problems.base import Options
-from firstish.problems.data import CATALOGUE, catalogue, folders
+from firstish.problems.data import CATALOGUE, catalogue
+from firstish.problems.data import folders as data_folders
 from firstish.problems.data.files import inspect
 
 app = typer.Typer(
@@ -182,9 +184,19 @@ def run(
     dtype: Dtype = None,
     device: Device = "cpu",
     data: Data = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder; runs/PROBLEM if none.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run folder; if none, runs/PROBLEM or the first free of runs/PROBLEM-2, ..."
+        ),
+    ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with that folder; --method adds to its methods.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with that folder; --method adds to its methods. Without --out: with the "
+            "unfinished run of the problem in runs/, or the last one if all are finished.",
+        ),
     ] = False,
     checkpoint_seconds: Annotated[float, typer.Option(help="How often to save.")] = 10.0,
     tensorboard: Annotated[
@@ -212,7 +224,7 @@ def run(
 
     Example: firstish run digits-mlp --method cgmr --method adam --budget 2000
     """
-    folder = out or (_newest if resume else _free)(Path("runs") / problem)
+    folder = out or Path("runs") / problem
     asked: dict[str, Any] = {
         "problem": problem,
         "methods": method or [],
@@ -227,8 +239,12 @@ def run(
     try:
         with ExitStack() as stack:
             group = stack.enter_context(joined(device, timeout))
-            folder = Path(group.text_from_first(str(folder)))
+            folder = first_decides(group, partial(_folder, out, problem, resume))
+            if group.rank == 0 and out is None and not resume:
+                stack.callback(folders.remove_empty, folder)
             if resume:
+                if group.rank == 0 and out is None:
+                    errors.print(f"going on with {folder}", markup=False, soft_wrap=True)
                 asked = first_decides(group, partial(_recalled, asked, folder, ctx))
             seed, subset, dtype, chunk_size = (
                 asked[k] for k in ("seed", "subset", "dtype", "chunk_size")
@@ -253,13 +269,15 @@ def run(
     except RankError as error:
         _fail(error, f" Go on with: {_resumption(None if out else folder)}")
     except MISTAKES as error:
-        _fail(error)
+        begun = type(error) is StorageError and (folder / "run.json").exists()
+        again = _resumption(None if out else folder)
+        _fail(error, f" When that is mended, go on with: {again}" if begun else "")
     except KeyboardInterrupt:
         if os.environ.get("RANK", "0") == "0":
             again = _resumption(None if out else folder)
             errors.print(f"interrupted; go on with: {again}", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
-    report(folder, quiet, as_json)
+    report(folder, None, quiet, as_json)
 
 
 def _resumption(folder: Path | None) -> str:
@@ -358,7 +376,7 @@ def show_data(
     Example: firstish data mushrooms --data ~/data
     """
     try:
-        places = folders(data)
+        places = data_folders(data)
         sets = list(CATALOGUE) if name is None else [catalogue.get(name).name]
         where = Column("where, or how to get it", overflow="fold")  # an address is wanted whole
         shown = Table("data set", "files", where)
@@ -391,51 +409,67 @@ def _files(name: str, places: Sequence[Path]) -> tuple[str, str]:
     return "missing", " ".join([*obstacles, dataset.how, dataset.page])
 
 
-def _newest(folder: Path) -> Path:
-    """The last begun of that folder and its numbered sisters."""
-    runs = [p for p in folder.parent.glob(f"{folder.name}*") if (p / "run.json").exists()]
-    return max(runs, key=lambda p: (p / "run.json").stat().st_mtime, default=folder)
-
-
-def _free(folder: Path) -> Path:
-    """That folder, or the first of its numbered sisters that does not exist."""
-    k, free = 1, folder
-    while free.exists():
-        k += 1
-        free = folder.with_name(f"{folder.name}-{k}")
-    return free
+def _folder(out: Path | None, problem: str, resume: bool) -> Path:
+    """The run folder: as named, the run to go on with, or a new one."""
+    if out is not None:
+        return out
+    default = Path("runs") / problem
+    return folders.to_resume(default, problem) if resume else folders.fresh(default)
 
 
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write figures and page; the run folder if none.")
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Print the tables of a run folder, draw its figures and write its page.
 
+    While a run is going on in it, --out DIR shows the methods that have ended.
+
     Example: firstish report runs/digits-logistic
     """
-    if not (folder / "summary.json").exists():
-        _fail(
-            FileNotFoundError(
-                f"{folder} holds no finished method: there is no summary.json. Name a run folder, "
-                "or finish the run with --resume."
-            )
-        )
-    talk, summary = _talk(quiet, as_json), summarise(folder)
+    try:
+        summary = _read_run(folder)
+    except MISTAKES as error:
+        _fail(error)
+    talk = _talk(quiet, as_json)
     talk.print(table(summary, console.width))
     if tuned := grids(summary):
         talk.print(winners(summary.run["problem"], tuned))
     if first := headline(summary):
         talk.print(first, highlight=False, soft_wrap=True)
-    write_markdown(folder, summary)
-    page = write_report(folder, draw_all(folder))
+    for change in sessions.changes(summary.run):
+        talk.print(change, markup=False, highlight=False, soft_wrap=True)
+    try:
+        page = _write_page(folder, out or folder, summary)
+    except MISTAKES as error:
+        again = shlex.join(["firstish", "report", str(folder), "--out", "DIR"])
+        _fail(error, f" To write into another folder: {again}")
     talk.print(f"records and figures: {folder}", highlight=False, soft_wrap=True)
     if as_json:
         _print_json({"folder": str(folder), "page": str(page), **digest(summary)})
     else:
         console.print(f"page: {page}", highlight=False, soft_wrap=True)
+
+
+def _read_run(folder: Path) -> Summary:
+    if not (folder / "summary.json").exists():
+        raise FileNotFoundError(
+            f"{folder} holds no finished method: there is no summary.json. Name a run folder, "
+            "or finish the run with --resume."
+        )
+    return summarise(folder)
+
+
+def _write_page(folder: Path, out: Path, summary: Summary) -> Path:
+    """Write the figures and the page of a run; nobody else may be writing there."""
+    with folders.occupied(out):
+        write_markdown(out, summary)
+        return write_report(folder, draw_all(folder, out), out)
 
 
 @app.command("list")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -99,6 +100,10 @@ class Live:
             f"{outcome['oracle_calls']:>7g} calls{outcome['seconds']:>6.1f} s {ended}",
             soft_wrap=True,
         )
+
+    def note(self, sentence: str) -> None:
+        """The user should know this of the run as a whole, --quiet or not."""
+        print(f"firstish: {sentence}", file=sys.stderr, flush=True)
 
 
 def table(summary: Summary, width: int) -> Table:

@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter
 
 from firstish.experiments.curves import best_so_far, look, spaced, thin, window
 from firstish.experiments.methods import parse_choice
+from firstish.experiments.storage import replacing
 from firstish.experiments.summary import Summary, summarise
 from firstish.problems import get
 
@@ -49,8 +50,8 @@ _LEGEND: dict[str, Any] = {"fontsize": 8, "handlelength": 4}  # long enough to s
 Draw = Callable[[Summary], Figure | None]
 
 
-def draw_all(folder: Path) -> list[Path]:
-    """Draw every figure the run has the methods for; where they are."""
+def draw_all(folder: Path, out: Path | None = None) -> list[Path]:
+    """Draw every figure the run has the methods for, into the folder or `out`; where they are."""
     summary = summarise(folder)
     written = []
     for name, draw in FIGURES.items():
@@ -58,9 +59,9 @@ def draw_all(folder: Path) -> list[Path]:
         if figure is None:
             continue
         for kind in ("png", "pdf"):
-            path = folder / "figures" / f"{name}.{kind}"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=DPI)
+            path = (out or folder) / "figures" / f"{name}.{kind}"
+            with replacing(path) as file:
+                figure.savefig(file, format=kind, dpi=DPI)
             figure.set_layout_engine("none")  # laid out once, alike in both
             written.append(path)
         plt.close(figure)

@@ -29,6 +29,9 @@ class Observer(Protocol):
     def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
         """A method has ended, well or badly; its records are complete."""
 
+    def note(self, sentence: str) -> None:
+        """The user should know this of the run as a whole."""
+
 
 class Silent:
     """An observer that says and does nothing; one that cares for little overrides that."""
@@ -47,6 +50,9 @@ class Silent:
 
     def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
         """A method has ended, well or badly; its records are complete."""
+
+    def note(self, sentence: str) -> None:
+        """The user should know this of the run as a whole."""
 
 
 class Several:
@@ -79,3 +85,8 @@ class Several:
         """A method has ended, well or badly; its records are complete."""
         for one in self._all:
             one.ended(choice, outcome)
+
+    def note(self, sentence: str) -> None:
+        """The user should know this of the run as a whole."""
+        for one in self._all:
+            one.note(sentence)

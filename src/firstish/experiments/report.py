@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.markers import MarkerStyle
 from plotly.offline import get_plotlyjs
 
-from firstish.experiments import plain_json, winners
+from firstish.experiments import plain_json, sessions, storage, winners
 from firstish.experiments.console import cells, headers, ranked
 from firstish.experiments.curves import best_so_far, look, thin
 from firstish.experiments.figures import DPI, FIGURES, MARKERS
@@ -31,8 +31,8 @@ _CAPTION = (
 )
 
 
-def write_report(folder: Path, figures: list[Path]) -> Path:
-    """Write DIR/report.html; where it is."""
+def write_report(folder: Path, figures: list[Path], out: Path | None = None) -> Path:
+    """Write report.html into the folder or `out`; where it is."""
     summary = summarise(folder)
     problem = get(summary.run["problem"])
     template = Template(Path(__file__).with_name("report.html").read_text(encoding="utf-8"))
@@ -45,14 +45,21 @@ def write_report(folder: Path, figures: list[Path]) -> Path:
         figures="\n".join(_figure(path) for path in figures),
         settings="".join(
             f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(_text(v))}</dd>"
-            for k, v in {**summary.run, "objective": problem.formula}.items()
+            for k, v in {**_settings(summary.run), "objective": problem.formula}.items()
         ),
         plotly=get_plotlyjs(),
         data=plain_json.dumps(_curves(summary)).replace("</", "<\\/"),
     )
-    path = folder / "report.html"
-    path.write_text(page, encoding="utf-8")
+    path = (out or folder) / "report.html"
+    with storage.replacing(path) as file:
+        file.write(page.encode())
     return path
+
+
+def _settings(run: dict[str, Any]) -> dict[str, Any]:
+    """What was run; of what changed from session to session, all of it."""
+    changing = {name: sessions.every(run, name) for name in sessions.versions() if name in run}
+    return {k: v for k, v in {**run, **changing}.items() if k != "sessions"}
 
 
 def _text(value: object) -> str:
@@ -67,7 +74,7 @@ def _lead(summary: Summary) -> str:
         said.append(f"The lowest objective any method passed through is {summary.lowest:.8g}.")
     if not summary.any_converged:
         said.append(f"{UNFINISHED[0].upper()}{UNFINISHED[1:]}.")
-    return " ".join(said)
+    return " ".join([*said, *sessions.changes(summary.run)])
 
 
 def _table(names: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

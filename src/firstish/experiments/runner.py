@@ -6,25 +6,24 @@ DIR/checkpoints/          x, method state, random state and counters, every few 
 DIR/tuning/<method>.json  a grid of step sizes, its winner and its price
 DIR/summary.json          how each method ended
 DIR/tensorboard/<method>  the same rows as events, if asked for
+DIR/.lock                 held while a process writes into the folder
 """
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
-import firstish
-from firstish.experiments import storage
+from firstish.experiments import checkpoints, folders, sessions, storage
 from firstish.experiments.interrupt import postponed
 from firstish.experiments.methods import METHODS, Choice, fixed_rate, needs_tuning
 from firstish.experiments.observers import Observer
 from firstish.experiments.ranks import first_decides
+from firstish.experiments.rows import Mark, NoRows, RowWriter, check_rows, end_of
 from firstish.experiments.settings import Settings
 from firstish.experiments.tuning import tune
 from firstish.loop import Run, Status
@@ -37,35 +36,78 @@ from firstish.problems.base import Instance, Problem
 def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> None:
     """Run everything that is not done yet."""
     group = settings.options.group
-    new = first_decides(group, lambda: _is_new(folder, settings, resume))
-    problem = get(settings.problem)
-    instance = problem.load(settings.options)
-    if group.rank == 0:
-        # Not before the data are there: a run that never began leaves no trace.
-        _mark(folder, settings, new)
-    outcomes = _outcomes(folder)
-    waiting = [m for m in settings.methods if m.key not in outcomes]
-    rates = {m: _rate(m, problem, instance, settings, folder, observer) for m in waiting}
-    _warm_up(instance)
-    for choice in waiting:
-        observer.started(choice, settings.limits())
-        try:
-            method = METHODS[choice.name].make(problem, instance, rates[choice])
-            outcome = _one(choice, method, instance, settings, folder, observer, group)
-        except Exception as error:  # a method that fails is a row in the table
-            if not group.alone:
-                raise  # the other ranks may not have failed
-            outcome = {"status": "FAILED", "message": f"{type(error).__name__}: {error}"}
-            rate = rates[choice]
-        else:
-            rate = getattr(method, "step_size", None)  # which theory may have given
-        outcome["rate"] = rate if METHODS[choice.name].rated else rates[choice]
-        outcomes[choice.key] = outcome
-        ordered = {m.key: outcomes[m.key] for m in settings.methods if m.key in outcomes}
+    with ExitStack() as stack:
+        new = first_decides(group, lambda: _enter(stack, folder, settings, resume))
+        problem = get(settings.problem)
+        instance = problem.load(settings.options)
         if group.rank == 0:
-            storage.write_json(folder / "summary.json", {"methods": ordered})
-            _checkpoint(folder, choice).unlink(missing_ok=True)
-        observer.ended(choice, outcome)
+            # Not before the data are there: a run that never began leaves no trace.
+            _mark(folder, settings, new)
+        waiting = [m for m in settings.methods if m.key not in _ends(folder)["methods"]]
+        if waiting and group.rank == 0 and (said := sessions.begin(folder)):
+            observer.note(said)
+        rates = {m: _rate(m, problem, instance, settings, folder, observer) for m in waiting}
+        _warm_up(instance)
+        for choice in waiting:
+            outcome = _outcome(choice, problem, instance, rates[choice], settings, folder, observer)
+            if group.rank == 0:
+                _keep(folder, settings, choice, outcome)
+            observer.ended(choice, outcome)
+
+
+def _enter(stack: ExitStack, folder: Path, settings: Settings, resume: bool) -> bool:
+    """Take the folder for this process; whether a new run begins in it."""
+    stack.enter_context(folders.occupied(folder))
+    new = _is_new(folder, settings, resume)
+    ends = _ends(folder)
+    for key, mark in ends["records"].items():  # before hours are spent on the rest
+        check_rows(folder / f"{key}.jsonl", Mark(*mark))
+    for key in ends["methods"]:  # a kill may have left it
+        checkpoints.delete(_checkpoint(folder, key))
+    return new
+
+
+def _outcome(
+    choice: Choice,
+    problem: Problem,
+    instance: Instance,
+    rate: float | None,
+    settings: Settings,
+    folder: Path,
+    observer: Observer,
+) -> dict[str, Any]:
+    """Run one method; how it ended, well or badly."""
+    observer.started(choice, settings.limits())
+    group, rated = settings.options.group, METHODS[choice.name].rated
+    try:
+        method = METHODS[choice.name].make(problem, instance, rate)
+        outcome = _one(choice, method, instance, settings, folder, observer, group)
+    except OSError:  # of the disk or another rank: no fault of the method's
+        raise
+    except Exception as error:  # a method that fails is a row in the table
+        if not group.alone:
+            raise  # the other ranks may not have failed
+        return {
+            "status": "FAILED",
+            "message": f"{type(error).__name__}: {error}",
+            "rate": rate,
+        }
+    # Theory may have given it.
+    return {**outcome, "rate": getattr(method, "step_size", None) if rated else rate}
+
+
+def _keep(folder: Path, settings: Settings, choice: Choice, outcome: dict[str, Any]) -> None:
+    """Write how a method ended and how far its records go; after that its checkpoints go."""
+    ends, records = _ends(folder), folder / f"{choice.key}.jsonl"
+    ends["methods"][choice.key] = outcome
+    if records.exists():
+        ends["records"][choice.key] = end_of(records)
+    order = [m.key for m in settings.methods]
+    ordered = {
+        name: {key: found[key] for key in order if key in found} for name, found in ends.items()
+    }
+    storage.write_json(folder / "summary.json", ordered)
+    checkpoints.delete(_checkpoint(folder, choice.key))
 
 
 def started_with(folder: Path) -> dict[str, Any]:
@@ -73,14 +115,14 @@ def started_with(folder: Path) -> dict[str, Any]:
     path = folder / "run.json"
     if not path.exists():
         raise FileNotFoundError(f"--resume: {folder} holds no run. Start one without --resume.")
-    return dict(storage.read_json(path))
+    return storage.read_json(path)
 
 
 def _mark(folder: Path, settings: Settings, new: bool) -> None:
     """Write what is being run; of a run that goes on only its methods may have become more."""
     path, asked = folder / "run.json", settings.describe()
     if new:
-        started = {**asked, **versions(), "started": time.strftime("%FT%T%z")}
+        started = {**asked, **sessions.versions(), "started": sessions.now()}
         storage.write_json(path, started)
     elif started_with(folder)["methods"] != asked["methods"]:
         storage.write_json(path, {**started_with(folder), "methods": asked["methods"]})
@@ -90,7 +132,7 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
     """Whether the folder waits for a run; refused if it holds another run or something else."""
     mark, wanted = folder / "run.json", settings.describe()
     if not mark.exists():
-        if folder.exists() and any(folder.iterdir()):
+        if not folders.is_free(folder):
             raise FileExistsError(f"{folder} is not empty and holds no run. Use another --out.")
         return True
     found = storage.read_json(mark)
@@ -111,20 +153,11 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
     return False
 
 
-def versions() -> dict[str, Any]:
-    """What the numbers depend on besides the settings."""
-    return {
-        "firstish": firstish.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _outcomes(folder: Path) -> dict[str, Any]:
+def _ends(folder: Path) -> dict[str, dict[str, Any]]:
+    """How each method ended that has, and how far its records go."""
     path = folder / "summary.json"
-    return dict(storage.read_json(path)["methods"]) if path.exists() else {}
+    found = storage.read_json(path) if path.exists() else {}
+    return {"methods": found.get("methods", {}), "records": found.get("records", {})}
 
 
 def _rate(
@@ -151,8 +184,8 @@ def _rate(
     return None if winner is None else float(winner)
 
 
-def _checkpoint(folder: Path, choice: Choice) -> Path:
-    return folder / "checkpoints" / f"{choice.key}.npz"
+def _checkpoint(folder: Path, key: str) -> Path:
+    return folder / "checkpoints" / f"{key}.npz"
 
 
 def _warm_up(instance: Instance) -> None:
@@ -174,10 +207,14 @@ def _one(
     group: Group,
 ) -> dict[str, Any]:
     """Run one method to its end, from its checkpoint if there is one."""
-    saved = _checkpoint(folder, choice)
-    run, offset = _begin(method, instance, saved, settings.now())
-    place = folder / f"{choice.key}.jsonl"
-    rows = storage.RowWriter(place, keep=offset) if group.rank == 0 else storage.NoRows()
+    saved, place = _checkpoint(folder, choice.key), folder / f"{choice.key}.jsonl"
+    found, said = first_decides(group, lambda: checkpoints.usable(saved, place))
+    run, kept = _begin(method, instance, found, settings.now())
+    if said:
+        observer.note(said)
+    if group.rank == 0:
+        sessions.note_method(folder, choice.key, run.iterations)
+    rows = RowWriter(place, kept) if group.rank == 0 else NoRows()
     try:
         with postponed() as asked_to_stop:
 
@@ -186,7 +223,7 @@ def _one(
 
             status = _drive(run, rows, saved, choice, settings, observer, asked)
         last = run.here().row()
-        rows.write(last)
+        rows.write(last.to_dict())
     finally:
         rows.close()
     return {
@@ -203,7 +240,7 @@ def _one(
 
 def _drive(
     run: Run,
-    rows: storage.RowWriter | storage.NoRows,
+    rows: RowWriter | NoRows,
     saved: Path,
     choice: Choice,
     settings: Settings,
@@ -218,12 +255,13 @@ def _drive(
         if isinstance(outcome, Status):
             return outcome
         row = outcome.row()
-        rows.write(row)
+        rows.write(row.to_dict())
         observer.advanced(choice, row)
         due = time.monotonic() - last_save >= settings.checkpoint_seconds
         stop = asked_to_stop()
         if due or stop:
-            rows.save(saved, run.snapshot())
+            if (mark := rows.sync()) is not None:
+                checkpoints.save(saved, run.snapshot(), mark)
             last_save = time.monotonic()
         if stop:
             raise KeyboardInterrupt
@@ -231,11 +269,11 @@ def _drive(
 
 
 def _begin(
-    method: AnyMethod, instance: Instance, saved: Path, now: Callable[[], float]
-) -> tuple[Run, int]:
-    """A new run, or the saved one and how many bytes of its rows count."""
-    if not saved.exists():
-        return Run(instance.objective, instance.x0, method, now=now), 0
+    method: AnyMethod, instance: Instance, saved: Path | None, now: Callable[[], float]
+) -> tuple[Run, Mark]:
+    """A new run, or the saved one and how far its rows go."""
+    if saved is None:
+        return Run(instance.objective, instance.x0, method, now=now), Mark()
     pattern = method.init(instance.objective.at(instance.x0, method.depth))
-    snapshot, offset = storage.load_checkpoint(saved, pattern, instance.x0)
-    return Run(instance.objective, instance.x0, method, snapshot, now), offset
+    snapshot, rows = checkpoints.load(saved, pattern, instance.x0)
+    return Run(instance.objective, instance.x0, method, snapshot, now), rows

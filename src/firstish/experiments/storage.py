@@ -1,183 +1,115 @@
-"""A run folder on disk: rows as JSON lines, checkpoints as npz, everything else as JSON.
+"""Files that are replaced as a whole or not at all, and a check in each that tells damage.
 
-Nothing is pickled. Whatever must not be torn is written beside its place and renamed into it.
+Every JSON file ends with a field `check`, the CRC-32 of all that stands before it. Files of older
+versions have none; they are read without. Nothing is pickled.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-import torch
-from torch import Tensor
 
-from firstish.loop import Snapshot
-from firstish.objectives.base import Meter
-from firstish.records import Row
+class StorageError(OSError):
+    """A file that cannot be read or written. It is never a method's failure."""
 
 
-def write_json(path: Path, content: object) -> None:
-    """Replace the file as a whole."""
-    _replace(path, (json.dumps(content, indent=1) + "\n").encode())
-
-
-def read_json(path: Path) -> Any:
-    """The inverse of `write_json`."""
-    return json.loads(path.read_text())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".part")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-
-
-class RowWriter:
-    """Rows appended to a file, one JSON object a line."""
-
-    def __init__(self, path: Path, keep: int) -> None:
-        """Keep the first `keep` bytes of what is there."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: BinaryIO = path.open("r+b" if path.exists() else "w+b")
-        self._file.truncate(keep)
-        self._file.seek(keep)
-
-    def write(self, row: Row) -> None:
-        """Append one row."""
-        self._file.write((json.dumps(row.to_dict()) + "\n").encode())
-
-    def sync(self) -> int:
-        """Bring all rows to the disk; how many bytes they are."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        return self._file.tell()
-
-    def save(self, path: Path, run: Snapshot) -> None:
-        """A checkpoint of the run, all rows so far belonging to it."""
-        save_checkpoint(path, run, self.sync())
-
-    def close(self) -> None:
-        """Flush and close."""
-        self.sync()
-        self._file.close()
-
-
-class NoRows:
-    """The same for a process that does not write."""
-
-    def write(self, row: Row) -> None:
-        """Nothing."""
-
-    def save(self, path: Path, run: Snapshot) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file; a torn last line, which a crash may leave, is left out."""
-    rows = []
-    for line in path.read_bytes().splitlines(keepends=True):
-        if line.endswith(b"\n"):
-            rows.append(json.loads(line))
-    return rows
-
-
-def save_checkpoint(path: Path, run: Snapshot, offset: int) -> None:
-    """Write all that `load_checkpoint` needs; `offset` is the length of the rows so far."""
-    arrays: dict[str, np.ndarray[Any, Any]] = {
-        "x": _array(run.x),
-        "random": torch.get_rng_state().numpy(),
-    }
-    plain: dict[str, object] = {}
-    for field in dataclasses.fields(run.state):
-        _pack(f"state.{field.name}", getattr(run.state, field.name), arrays, plain)
-    _pack("point", run.inherited, arrays, plain)
-    header = {
-        "iterations": run.iterations,
-        "oracle_calls": run.spent.oracle_calls,
-        "passes": run.spent.passes,
-        "seconds": run.seconds,
-        "offset": offset,
-        "plain": plain,
-    }
-    beside = path.with_name(path.name + ".part")
-    beside.parent.mkdir(parents=True, exist_ok=True)
-    with beside.open("wb") as file:
-        np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-
-
-def load_checkpoint(path: Path, state: Any, like: Tensor) -> tuple[Snapshot, int]:
-    """The run to go on with and the length of its rows.
+class DamagedError(StorageError):
+    """A file whose content is not what was written.
 
     Args:
-        path: what `save_checkpoint` wrote.
-        state: a state of the same method, as a pattern.
-        like: a tensor of the dtype and device of x.
+        fact: a sentence that names the file.
+        remedy: a sentence that says what to do.
     """
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    header = json.loads(str(arrays["header"]))
-    torch.set_rng_state(torch.from_numpy(arrays["random"]))
-    names = [f.name for f in dataclasses.fields(state)]
-    plain = header["plain"]
-    fields = {n: _unpack(f"state.{n}", arrays, plain, like) for n in names}
-    run = Snapshot(
-        _tensor(arrays["x"], like),
-        dataclasses.replace(state, **fields),
-        header["iterations"],
-        Meter(header["oracle_calls"], header["passes"]),
-        header["seconds"],
-        tuple(_unpack(f"point.{k}", arrays, plain, like) for k in range(plain["point"]["tuple"])),
-    )
-    return run, header["offset"]
+
+    def __init__(self, fact: str, remedy: str) -> None:
+        super().__init__(f"{fact} {remedy}")
+        self.fact = fact
 
 
-def _pack(
-    name: str, value: object, arrays: dict[str, np.ndarray[Any, Any]], plain: dict[str, object]
-) -> None:
-    if isinstance(value, Tensor):
-        arrays[name] = _array(value)
-    elif isinstance(value, tuple):
-        plain[name] = {"tuple": len(value)}
-        for k, item in enumerate(value):
-            _pack(f"{name}.{k}", item, arrays, plain)
-    elif value is None or isinstance(value, bool | int | float | str):
-        plain[name] = value
-    else:
-        raise TypeError(
-            f"The method's {name} is a {type(value).__name__}. "
-            "A state holds tensors, numbers and tuples of them."
-        )
+@contextmanager
+def named(path: Path, doing: str) -> Iterator[None]:
+    """Errors of the block that say which file they are about; a full disk's own do not."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(f"Cannot {doing} {path}: {error.strerror or error}.") from error
 
 
-def _unpack(
-    name: str, arrays: dict[str, np.ndarray[Any, Any]], plain: dict[str, Any], like: Tensor
-) -> object:
-    if name in arrays:
-        return _tensor(arrays[name], like)
-    value = plain[name]
-    if isinstance(value, dict):
-        return tuple(_unpack(f"{name}.{k}", arrays, plain, like) for k in range(value["tuple"]))
-    return value
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` when the block ends well; else nothing changes."""
+    beside = path.with_name(path.name + ".part")
+    with named(path, "write"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with beside.open("w+b") as file:
+                yield file
+                sync(file)
+            beside.replace(path)
+        except BaseException:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)  # a full disk needs the room
+            raise
+        _sync_folder(path.parent)
 
 
-def _array(value: Tensor) -> np.ndarray[Any, Any]:
-    return value.detach().cpu().numpy()
+def sync(file: BinaryIO) -> None:
+    """Bring what was written to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
-def _tensor(value: np.ndarray[Any, Any], like: Tensor) -> Tensor:
-    # In memory of torch's own: where an array begins may decide how BLAS sums.
-    return torch.from_numpy(value).clone().to(like.device)
+def _sync_folder(folder: Path) -> None:
+    """Bring a renaming to the disk, so that it comes before whatever is deleted next."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> bytes:
+    """All bytes of a file."""
+    with named(path, "read"):
+        return path.read_bytes()
+
+
+_END = ',\n "check": "%08x"\n}\n'
+
+
+def write_json(path: Path, content: Mapping[str, object]) -> None:
+    """Replace the file by an object of at least one field."""
+    body = json.dumps(content, indent=1).removesuffix("\n}")
+    text = body + _END % zlib.crc32(body.encode())
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def read_json(path: Path, *needed: str) -> dict[str, Any]:
+    """The inverse of `write_json`; damaged too if a field is missing that is needed."""
+    content = read(path)
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise _damaged(path, f"it is no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise _damaged(path, "it holds no JSON object")
+    if found.pop("check", None) is not None:
+        body = content[: -len(_END % 0)]
+        if content != body + (_END % zlib.crc32(body)).encode():
+            raise _damaged(path, "its check does not match")
+    if missing := [name for name in needed if name not in found]:
+        raise _damaged(path, f"it has no {missing[0]!r}")
+    return found
+
+
+def _damaged(path: Path, how: str) -> DamagedError:
+    return DamagedError(f"{path} is damaged: {how}.", "Restore it from a copy.")

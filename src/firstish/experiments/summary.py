@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from firstish.experiments import storage
 from firstish.experiments.methods import parse_choice
+from firstish.experiments.rows import Mark, read_rows
 
 GAPS = (1e-2, 1e-4, 1e-6)
 """Targets: f at most f* + gap (f0 - f*), f* the lowest value any method of the run reached."""
@@ -63,9 +65,10 @@ class Summary:
 
 def summarise(folder: Path) -> Summary:
     """Read a run folder."""
-    run = storage.read_json(folder / "run.json")
-    outcomes = storage.read_json(folder / "summary.json")["methods"]
-    rows = {k: storage.read_rows(p) for k in outcomes if (p := folder / f"{k}.jsonl").exists()}
+    run = storage.read_json(folder / "run.json", "problem", "methods", "budget", "gtol")
+    ends = storage.read_json(folder / "summary.json", "methods")
+    outcomes = ends["methods"]
+    rows = _rows(folder, outcomes, ends.get("records", {}))
     lowest = _lowest([r for rs in rows.values() for r in rs])
     lines = [
         _line(key, outcome, rows.get(key, []), run["gtol"], lowest, _tuning(folder, key))
@@ -89,9 +92,25 @@ def _lowest(rows: list[dict[str, Any]]) -> float | None:
     return min((r["value"] for r in rows if math.isfinite(r["value"])), default=None)
 
 
+def _rows(
+    folder: Path, keys: Iterable[str], written: dict[str, list[int]]
+) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each method that made any, all of them as they were written."""
+    found = {}
+    for key in keys:
+        path = folder / f"{key}.jsonl"
+        if key in written:
+            found[key] = read_rows(path, Mark(*written[key]))
+        elif path.exists():  # an older version did not write how far it goes
+            found[key] = read_rows(path)
+    return found
+
+
 def _tuning(folder: Path, key: str) -> dict[str, Any] | None:
     path = folder / "tuning" / f"{key}.json"
-    return storage.read_json(path) if path.exists() else None
+    if not path.exists():
+        return None
+    return storage.read_json(path, "method", "winner", "oracle_calls", "seconds", "trials")
 
 
 def _line(

@@ -16,6 +16,7 @@ from typing import Any
 from firstish.experiments import storage
 from firstish.experiments.methods import Choice
 from firstish.experiments.observers import Silent
+from firstish.experiments.rows import read_rows
 from firstish.records import Row
 from firstish.scaling import Curvature
 
@@ -101,7 +102,7 @@ class TensorBoard(Silent):
 
     def _catch_up(self, key: str, before: int | None = None) -> None:
         records = self._folder / f"{key}.jsonl"
-        for row in storage.read_rows(records) if records.exists() else ():
+        for row in read_rows(records) if records.exists() else ():
             if self._last < row["iteration"] and (before is None or row["iteration"] < before):
                 self._write(row)
 

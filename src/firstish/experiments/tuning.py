@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import resource
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from firstish.experiments.methods import METHODS, Choice
+from firstish.experiments.rows import NoRows, RowWriter, end_of, read_rows
 from firstish.experiments.settings import Settings
 from firstish.experiments.workers import deaf, processes
 from firstish.loop import Status
@@ -82,10 +82,14 @@ def tune(settings: Settings, choice: Choice, watcher: Watcher, kept: Path | None
     jobs = _jobs(len(rates)) if group.alone else 1
     watcher.tuning(choice, rates, jobs)
     done = {t.rate: t for t in _read(kept)}
-    for trial in _run(settings, choice, [r for r in rates if r not in done], jobs):
-        done[trial.rate] = trial
-        if kept is not None and group.rank == 0:
-            _append(kept, trial)
+    log = NoRows() if kept is None or group.rank != 0 else RowWriter(kept, end_of(kept))
+    try:
+        for trial in _run(settings, choice, [r for r in rates if r not in done], jobs):
+            done[trial.rate] = trial
+            log.write(asdict(trial))
+            log.sync()
+    finally:
+        log.close()
     trials = tuple(done[rate] for rate in rates)
     return Tuning(
         choice.name,
@@ -110,16 +114,7 @@ def _run(settings: Settings, choice: Choice, rates: Sequence[float], jobs: int) 
 
 
 def _read(kept: Path | None) -> list[Trial]:
-    if kept is None or not kept.exists():
-        return []
-    lines = kept.read_text().splitlines(keepends=True)
-    return [Trial(**json.loads(line)) for line in lines if line.endswith("\n")]
-
-
-def _append(kept: Path, trial: Trial) -> None:
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with kept.open("a") as file:
-        file.write(json.dumps(asdict(trial)) + "\n")
+    return [] if kept is None or not kept.exists() else [Trial(**t) for t in read_rows(kept)]
 
 
 def _winner(trials: Sequence[Trial]) -> float | None:

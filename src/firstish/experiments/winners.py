@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from firstish.experiments import storage
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.summary import Summary
 from firstish.problems import get
@@ -63,7 +64,8 @@ def write_markdown(folder: Path, summary: Summary) -> Path | None:
         *(_row(cells(problem, grid)) for grid in grids(summary)),
     ]
     path = folder / "tuning.md"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with storage.replacing(path) as file:
+        file.write(("\n".join(lines) + "\n").encode())
     return path
 
 
