@@ -62,12 +62,20 @@ class Ray(Generic[T]):
         slope: <g, p>, negative.
         trial: alpha to Trial.
         eps: the unit roundoff of the arithmetic f is computed in.
+        lifted: whether `value` is a mean above f(x). Even x itself lies below it then, so that a
+            trial must be seen to differ from x.
     """
 
     value: float
     slope: float
     trial: Callable[[float], T]
     eps: float
+    lifted: bool = False
+
+    def lift(self, mean: float) -> None:
+        """Compare with the mean instead of f(x); not below f(x), as rounding may leave it."""
+        if mean > self.value:
+            self.value, self.lifted = mean, True
 
     @property
     def noise(self) -> float:
@@ -131,7 +139,7 @@ class Armijo:
         if not math.isfinite(f):
             return False
         if f < ray.value and f <= ray.value + self.rho * alpha * ray.slope:
-            return True
+            return not ray.lifted or trial.moved()
         if abs(f - ray.value) <= ray.noise:
             return trial.moved() and trial.slope() <= (2 * self.rho - 1) * ray.slope
         return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -11,9 +10,9 @@ from torch import Tensor
 
 from firstish.baselines import checks
 from firstish.baselines.steps import STATIONARY, searched_step
-from firstish.line_search import Armijo, Ray
+from firstish.line_search import Armijo
 from firstish.methods.base import Step
-from firstish.methods.ray import PointTrial
+from firstish.methods.ray import ray
 from firstish.objectives.point import Depth, Point
 from firstish.vectors import dot
 from firstish.zhang_hager import updated
@@ -100,12 +99,9 @@ class ABBmin:
             return point, STATIONARY, state
         first, short_steps = self._first_trial(point, state)
         weight, mean = updated(state.weight, state.mean, point.value, self.eta)
-        along = Ray(
-            value=max(mean, point.value),  # a rise within rounding may leave f above the mean
-            slope=-point.grad_norm * point.grad_norm,
-            trial=partial(PointTrial, point, point.grad, -1.0, self.depth),
-            eps=point.eps,
-        )
+        slope = -point.grad_norm * point.grad_norm
+        along = ray(point, point.grad, slope, weight=-1.0, depth=self.depth)
+        along.lift(mean)
         found = replace(self.line_search, initial_step=first).backtrack(along)
         step = searched_step(point, along, first, found)
         if found.trial is None:

@@ -135,14 +135,13 @@ class ScaledGradient:
         if slope == 0:  # it underflowed: no decrease of f could be seen
             return point, Step(step_size=0.0, trials=0, failure=Failure.ROUNDING), state
         along = ray(point, v, slope, weight=-s * ratio)  # p = -s g
-        f = along.value
         search, weight, mean = self.line_search, 0.0, 0.0
         if self.schedule is not None:
             first = search.initial_step * self.schedule(state.iterations)
             search = replace(search, initial_step=first)
         if isinstance(search, NonMonotone):
-            weight, mean = updated(state.weight, state.mean, f, search.eta)
-            along.value = max(mean, f)  # a rise within rounding may leave f above it
+            weight, mean = updated(state.weight, state.mean, point.value, search.eta)
+            along.lift(mean)
         found = search_along(search, along, case, grown=grown)
 
         alpha, trial = found.step_size, found.trial
