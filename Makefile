@@ -12,8 +12,12 @@ ARGS ?=
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
 	$(BIN)/python -m pip
 
+# One thread each unless the caller says otherwise: two workers with a thread pool apiece fight over
+# the cores.
+THREADS := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} MKL_NUM_THREADS=$${MKL_NUM_THREADS:-1}
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all test-oldest lint types unit docs mutations bench bench-linear bench-estimators race bench-memory bench-processes bench-sample attack format clean
+.PHONY: help setup run test test-all test-everywhere test-oldest lint types unit docs mutations bench bench-linear bench-estimators race bench-memory bench-processes bench-sample attack format clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -34,7 +38,11 @@ test: lint types unit docs ## all checks: lint, types, unit, docs
 
 # Outside of `make test`: slow to install, and not ours to mend. Without Chromium its tests skip and say so.
 test-all: $(HEAVY) ## the heavy tests: the page in Chromium, TensorBoard, trainers, notebooks, the wheel
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest tests_heavy $(ARGS)
+	$(THREADS) $(BIN)/pytest tests_heavy $(ARGS)
+
+# ARGS=--list names them; ARGS='narrow two-threads -- tests/experiments' takes two of them and some tests.
+test-everywhere: $(STAMP) ## `make test` in 22 environments: threads, locales, offline, one core, ...
+	$(BIN)/python tests/environments.py $(ARGS)
 
 # Fetches 2.5 GB: that torch has no build without CUDA on PyPI.
 test-oldest: $(STAMP) ## the core's tests on the oldest torch we claim (5 GB on disk)
@@ -55,9 +63,8 @@ lint: $(STAMP) ## ruff: rules and format
 types: $(STAMP) ## mypy --strict
 	$(BIN)/mypy
 
-# One thread each: two workers with a thread pool apiece fight over the cores, and sums keep their order.
 unit: $(STAMP) ## pytest on two workers
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/pytest -n 2 $(ARGS)
+	$(THREADS) $(BIN)/pytest -n 2 $(ARGS)
 
 docs: $(STAMP) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -d site
@@ -66,7 +73,7 @@ mutations: $(STAMP) ## show that each known fault makes a test fail (slow)
 	$(BIN)/python tests/mutations/run.py $(ARGS)
 
 attack: $(STAMP) ## try to break the library: kills, full disks, damaged files, hostile functions (ARGS='--seed 1')
-	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m attacks.run $(ARGS)
+	$(THREADS) $(BIN)/python -m attacks.run $(ARGS)
 
 bench: $(STAMP) ## time per iteration over the bare autograd calls
 	$(BIN)/python benchmarks/iteration_cost.py $(ARGS)

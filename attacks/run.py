@@ -16,7 +16,14 @@ from importlib import import_module
 
 from attacks.tally import Tally
 
-ATTACKS: tuple[str, ...] = ("archives", "kills", "damage", "full_disk", "two_runs")
+ATTACKS: tuple[str, ...] = (
+    "line_searches",
+    "archives",
+    "kills",
+    "damage",
+    "full_disk",
+    "two_runs",
+)
 
 HEAD = ("attack", "tried", "refused", "survived", "lost")
 SHOWN = 20  # of what was lost, so many sentences per attack

@@ -1,10 +1,13 @@
 """Strict and repeatable: float64, fixed seeds, no random choice inside a test, one thread."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
 
-torch.set_num_threads(1)
+if "OMP_NUM_THREADS" not in os.environ:
+    torch.set_num_threads(1)
 
 settings.register_profile(
     "repeatable",

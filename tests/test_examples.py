@@ -82,7 +82,7 @@ def test_every_example_is_in_the_table():
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs(name, tmp_path):
     before, after = EXAMPLES[name]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(SOURCE)}
     run = subprocess.run(
         [sys.executable, *before, FOLDER / name, *after],
         env=environment,

@@ -440,3 +440,13 @@ def test_a_linear_closure_is_limited():
     optimizer.step(lambda: (torch.tensor([3.0, 4.0]) * w).sum())
     assert optimizer.last_step.curvature is Curvature.LPC
     assert w.tolist() == [-2.0, -2.0]
+
+
+def test_a_difference_that_x_cannot_hold_contradicts_nothing():
+    # The gradient changes altogether over a distance of 1, of which 2^60 holds nothing.
+    x = torch.tensor([2.0**60], dtype=torch.float64)
+    objective = FunctionObjective(lambda x: ((x - 2.0**60 - 1) ** 2).sum() / 2, x)
+    point = objective.at(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert point.hvp(point.grad).vector.tolist() == [-1.0]

@@ -295,7 +295,7 @@ dist.destroy_process_group()
 
 def test_a_model_in_ddp_is_refused_on_every_rank(tmp_path):
     source = str(Path(firstish.__file__).parents[1])
-    environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": source}
     command = [sys.executable, "-c", REPLICAS, tmp_path / "meet"]
     ranks = [
         subprocess.Popen([*command, str(rank)], env=environment, stdout=subprocess.PIPE, text=True)

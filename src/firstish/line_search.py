@@ -67,12 +67,15 @@ class LineFunction(Generic[T]):
         slope: phi'(0) = <g, p>, negative.
         trial: alpha to Trial.
         eps: the unit roundoff of the arithmetic f is computed in.
+        lifted: whether `value` is above phi(0). Even x itself lies below it then, so that a trial
+            must differ from x.
     """
 
     value: float
     slope: float
     trial: Callable[[float], T]
     eps: float
+    lifted: bool = False
 
     @property
     def noise(self) -> float:
@@ -172,7 +175,7 @@ class Armijo:
         if not math.isfinite(f):
             return False
         if f < phi.value and f <= phi.value + self.rho * alpha * phi.slope:
-            return True
+            return not phi.lifted or trial.moved()
         if abs(f - phi.value) <= phi.noise:
             return trial.moved() and trial.slope() <= (2 * self.rho - 1) * phi.slope
         return False

@@ -1,6 +1,7 @@
 """The race from end to end, on two problems."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ def test_every_method_of_the_registry_races():
 
 @pytest.mark.parametrize("method", entrants.ENTRANTS)
 def test_every_method_lowers_a_quadratic_within_its_budget(method):
-    rules = Rules(max_calls=200, max_seconds=60.0, repeats=1)
+    rules = Rules(max_calls=200, max_seconds=math.inf, repeats=1)
     name = "quadratic-geometric-1e+02"
     (outcome,) = heat(name, [method], rules).values()
     assert not outcome.status.startswith("FAILED")
@@ -35,8 +36,8 @@ def test_every_method_lowers_a_quadratic_within_its_budget(method):
 
 
 def test_a_heat_repeats_short_runs_with_the_same_steps():
-    rules = Rules(max_calls=500, max_seconds=60.0, repeats=3)
-    once = Rules(max_calls=500, max_seconds=60.0, repeats=1)
+    rules = Rules(max_calls=500, max_seconds=math.inf, repeats=3)
+    once = Rules(max_calls=500, max_seconds=math.inf, repeats=1)
     many, one = (heat("rosenbrock", ["cgmr", "adam"], r) for r in (rules, once))
     for method in many:
         assert many[method].trace.values == one[method].trace.values
@@ -45,7 +46,7 @@ def test_a_heat_repeats_short_runs_with_the_same_steps():
 
 
 def test_our_share_of_unit_steps_is_counted():
-    rules = Rules(max_calls=2000, max_seconds=60.0, repeats=1)
+    rules = Rules(max_calls=2000, max_seconds=math.inf, repeats=1)
     steps = heat("quadratic-geometric-1e+02", ["cg"], rules)["cg"].steps
     # On a quadratic every CG step is exact: a unit step after which the slope is 0.
     assert steps.taken == steps.spc == steps.unit == steps.spc_unit == steps.spc_unit_curved > 10

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,20 +17,9 @@ SCRIPT = Path(ranks.__file__)
 SOURCE = Path(firstish.__file__).parents[1]
 
 
-def start(task, out, **environment):
+def start(task, out):
     """Both ranks, without torchrun's own watching, so that each must end by itself."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {
-        **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": "2",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(SOURCE),
-        **environment,
-    }
+    common = {**os.environ, "WORLD_SIZE": "2", "PYTHONPATH": str(SOURCE)}
     return [
         subprocess.Popen(
             [sys.executable, SCRIPT, task, out],
@@ -51,7 +39,7 @@ def told(out, rank):
 def both(task, tmp_path):
     out = tmp_path / task
     processes = start(task, out)
-    errors = [p.communicate(timeout=240)[1] for p in processes]
+    errors = [p.communicate(timeout=280)[1] for p in processes]
     assert [p.returncode for p in processes] == [0, 0], errors
     return told(out, 0), told(out, 1)
 
@@ -101,6 +89,7 @@ def test_ranks_stop_together(tmp_path):
     said = dict(zero)
     assert said["callback"] == ["STOPPED", 4]
     assert said["seconds"][0] == "MAX_SECONDS"
+    assert said["seconds"][1] < 20  # by the clock of rank 1 it would be a hundred times as many
     assert said["only 0"] == ["STOPPED", 4]
     assert said["only 1"] == ["MAX_ITERATIONS", 6]
 
@@ -165,21 +154,22 @@ def test_linear_models_that_differ_are_refused_on_every_rank(tmp_path):
 
 def test_a_killed_rank_ends_the_other_with_the_reason(tmp_path):
     out = tmp_path / "lost"
-    processes = start("lost", out, WAIT="20")
-    errors = [p.communicate(timeout=120)[1] for p in processes]
+    processes = start("lost", out)
+    errors = [p.communicate(timeout=280)[1] for p in processes]
     assert [p.returncode for p in processes] == [3, -9], errors[0]
-    ((_, (message, seconds)),) = told(out, 0)
+    ((_, message),) = told(out, 0)
     assert "lost or did not answer in time (this is rank 0 of 2)" in message
-    assert seconds < 60
 
 
-def test_a_stalled_rank_ends_the_other_within_the_time_out(tmp_path):
+def test_a_stalled_rank_ends_the_other_by_the_time_out(tmp_path):
     out = tmp_path / "stalled"
-    processes = start("stalled", out, WAIT="5")
-    _, error = processes[0].communicate(timeout=120)
-    assert processes[0].returncode == 3, error
-    ((_, (message, seconds)),) = told(out, 0)
+    zero, one = start("stalled", out)
+    try:
+        _, error = zero.communicate(timeout=280)
+        assert one.poll() is None  # it sleeps on
+    finally:
+        one.kill()
+        one.communicate()
+    assert zero.returncode == 3, error
+    ((_, message),) = told(out, 0)
     assert "did not answer in time" in message
-    assert seconds < 40
-    processes[1].kill()
-    processes[1].communicate()

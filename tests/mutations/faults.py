@@ -261,6 +261,14 @@ FAULTS = [
         P + "test_p7_never_rises.py::test_a_start_on_the_floor_takes_no_null_step",
     ),
     Fault(
+        "null-step-below-the-mean-accepted",
+        "line_search.py",
+        "return not ray.lifted or trial.moved()",
+        "return True",
+        "x itself lies below the mean and is accepted for ever",
+        P + "test_rules.py::test_below_a_mean_a_null_step_is_no_progress",
+    ),
+    Fault(
         "search-goes-on-where-x-does-not-move",
         "line_search.py",
         "            if not trial.moved():",
@@ -631,8 +639,8 @@ FAULTS = [
     Fault(
         "mean-ignored",
         "methods/scaled_gradient.py",
-        "along.value = max(mean, f)",
-        "along.value = f",
+        "            along.lift(mean)",
+        "            pass",
         "the non-monotone search is monotone",
         RULE + "test_twice_the_cg_step_leaves_a_quadratic_where_it_was_and_armijo_refuses_it",
     ),

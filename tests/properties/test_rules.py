@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from testbed import DensePoint
 
-from firstish import Anneal, Armijo, FunctionObjective, NonMonotone, ScaledGradient, minimize
+from firstish import (
+    Anneal,
+    Armijo,
+    FunctionObjective,
+    NonMonotone,
+    ScaledGradient,
+    baselines,
+    minimize,
+)
 from firstish.line_search import SearchState
 from firstish.methods.scaled_gradient import CycleState, cycle_of
 from firstish.rules import RuleMemory, rule_scale, yuan
@@ -197,3 +205,22 @@ def test_a_schedule_multiplies_the_first_step_and_eta_zero_is_armijo():
 def test_bad_settings_are_refused_at_construction(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        ScaledGradient(line_search=NonMonotone(initial_step=2.0), sigma=0),
+        baselines.ABBmin(),
+    ],
+    ids=["NonMonotone", "ABBmin"],
+)
+def test_below_a_mean_a_null_step_is_no_progress(method):
+    # The step of 1 to the minimiser is below the last place of x = 2^60, and the mean above f(x).
+    x0 = torch.tensor([2.0**60], dtype=torch.float64)
+    objective = FunctionObjective(lambda x: ((x - 2.0**60 - 1) ** 2).sum() / 2, x0)
+    point = objective.at(x0, method.depth)
+    state = replace(method.init(point), weight=1.0, mean=10.0)
+    new, step, after = method.step(point, state)
+    assert (new, after) == (point, state)
+    assert (step.step_size, step.failure is None) == (0.0, False)

@@ -21,7 +21,7 @@ SOURCE = Path(firstish.__file__).parents[1]
 
 def both(task, tmp_path):
     """What the two ranks wrote."""
-    common = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)}
+    common = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(SOURCE)}
     out = tmp_path / task
     processes = [
         subprocess.Popen(

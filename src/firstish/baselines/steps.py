@@ -26,6 +26,7 @@ def down_gradient(point: Point, depth: Depth, reference: float) -> LineFunction[
         slope=-point.grad_norm * point.grad_norm,
         trial=partial(PointTrial, point, point.grad, -1.0, depth),
         eps=point.eps,
+        lifted=reference > point.value,
     )
 
 

@@ -164,6 +164,7 @@ def take_step(
         slope=proposal.slope,
         trial=partial(PointTrial, point, proposal.vector, proposal.weight, depth),
         eps=point.eps,
+        lifted=reference > point.value,
     )
     first = search.first_step(state)
     if proposal.forward:

@@ -180,11 +180,12 @@ def contradicting_difference(
     if not math.isfinite(length):
         return None
     share = 1e-3 if eps <= FLOAT64_EPS else 0.3
-    distance = math.sqrt(eps) * (1 + norm(x))
+    x_norm = norm(x)
+    distance = math.sqrt(eps) * (1 + x_norm)
     if length > 0:
         distance = min(distance, eps**0.25 * grad_norm / (length / v_norm))
-    if distance < SHORTEST:
-        return None
+    if distance < SHORTEST or eps * x_norm > share * distance / 8:
+        return None  # x + e v would be too far from where it should be
 
     def agree(a: Product, b: Product) -> bool:
         allowed = share * max(norm(a.vector), norm(b.vector))
