@@ -208,19 +208,22 @@ def test_bad_settings_are_refused_at_construction(make, error, message):
 
 
 @pytest.mark.parametrize(
-    "method",
+    ("method", "past"),
     [
-        ScaledGradient(line_search=NonMonotone(initial_step=2.0), sigma=0),
-        baselines.ABBmin(),
+        (
+            ScaledGradient(line_search=NonMonotone(initial_step=2.0), sigma=0),
+            {"search": (0, 1.0, 10.0)},
+        ),
+        (baselines.ABBmin(), {"weight": 1.0, "mean": 10.0}),
     ],
     ids=["NonMonotone", "ABBmin"],
 )
-def test_below_a_mean_a_null_step_is_no_progress(method):
+def test_below_a_mean_a_null_step_is_no_progress(method, past):
     # The step of 1 to the minimiser is below the last place of x = 2^60, and the mean above f(x).
     x0 = torch.tensor([2.0**60], dtype=torch.float64)
     objective = FunctionObjective(lambda x: ((x - 2.0**60 - 1) ** 2).sum() / 2, x0)
     point = objective.at(x0, method.depth)
-    state = replace(method.init(point), weight=1.0, mean=10.0)
+    state = replace(method.init(point), **past)
     new, step, after = method.step(point, state)
     assert (new, after) == (point, state)
     assert (step.step_size, step.failure is None) == (0.0, False)
