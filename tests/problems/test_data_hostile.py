@@ -233,6 +233,20 @@ def test_jpeg_of_too_many_bytes(tmp_path, lenient):
     refused(lambda: load_imagenette(data=tmp_path, size=4), name)
 
 
+def test_jpeg_of_too_many_scans(tmp_path, lenient):
+    """A megabyte has room for 65,000 of them: minutes for one image of 4,194,304 pixels."""
+    image = large("JPEG", (64, 64), progressive=True)
+    start = image.rindex(b"\xff\xda")
+    files = tiny.picture_files()
+    place = tmp_path / "imagenette2-160"
+    files["train/n01440764/a.JPEG"] = image
+    tiny.write_folder(place, files)
+    load_imagenette(data=tmp_path, size=4)  # progressive as such is fine
+    files["train/n01440764/a.JPEG"] = image[:start] + image[start:-2] * 101 + image[-2:]
+    tiny.write_folder(place, files)
+    refused(lambda: load_imagenette(data=tmp_path, size=4), r"a\.JPEG: .* more than 100 scans")
+
+
 @pytest.mark.parametrize("animated", [False, True])
 def test_webp_of_too_many_pixels(tmp_path, lenient, animated):
     (tmp_path / "labels.txt").write_text("0000\n" * 6)

@@ -2,8 +2,10 @@
 
 import bz2
 import gzip
+import io
 import re
 import struct
+import tarfile
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from firstish.problems.data.idx import read_fashion_mnist, read_idx
 from firstish.problems.data.imagenette import CLASSES, read_imagenette
 from firstish.problems.data.libsvm import SHAPES, check_shape, read_libsvm
 from firstish.problems.data.reading import Content
+from firstish.problems.data.tar import members
 
 
 def refuses(*words):
@@ -184,6 +187,25 @@ def test_cifar_digits(tmp_path):
         path.write_text("\n".join([*lines[:3], wrong, *lines[4:]]), encoding="latin-1")
         with refuses("labels.txt", "4 digits in line 4"):
             read_digits(content(path), 4)
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_tar_members_are_those_of_tarfile(form):
+    """In each format, with a time that takes an extended header and a name that takes a prefix."""
+    files = {"a/one": b"1", "a/two": b"2" * 512, "a/empty": b"", "x" * 90 + "/" + "y" * 60: b"3"}
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=form) as archive:
+        archive.addfile(tarfile.TarInfo("a/"))
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime = len(data), 1.5 if form == tarfile.PAX_FORMAT else 1
+            archive.addfile(entry, io.BytesIO(data))
+    found = {name: bytes(data) for name, data in members(Content("x", stream.getvalue()))}
+    if form != tarfile.USTAR_FORMAT:  # there a long name is in an extended header, and cut off
+        *_, (long, data) = files.items()
+        files = {**dict(list(files.items())[:3]), long[:100]: data}
+    found.pop("a/", None)
+    assert found == files
 
 
 def test_cifar_archive(tmp_path):

@@ -13,6 +13,9 @@ from firstish.problems.data.errors import DataError, refused
 from firstish.problems.data.extras import need
 from firstish.problems.data.reading import Content
 
+# One takes 16 bytes and a pass over the image, so a small file may take minutes; ten are usual.
+_SCANS = 100
+
 
 @dataclass(frozen=True, slots=True)
 class LabelledImages:
@@ -40,6 +43,8 @@ def open_image(content: Content, kind: Literal["JPEG", "WEBP"], pixels: int) -> 
     image_module = need("PIL.Image", f"Reading {kind} images")
     if kind == "WEBP":  # Pillow makes room for all of it when it opens the file
         _check_size(_webp_size(content), pixels, content)
+    if kind == "JPEG" and bytes(content.data).count(b"\xff\xda") > _SCANS:
+        raise _no_image(content, kind, f"more than {_SCANS} scans")
     try:
         image = image_module.open(io.BytesIO(content.data), formats=(kind,))
         _check_size(image.size, pixels, content)
