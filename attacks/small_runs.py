@@ -1,7 +1,7 @@
 """Small runs, with a grid, figures and a page, for the attacks on what is on disk.
 
-Children come from a server process that has imported everything once: a run takes less than a
-second, importing torch two.
+Children come from a server process that has imported everything once (`warm`): a run takes less
+than a second, importing torch two.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from firstish.experiments.summary import Summary
 from firstish.problems.base import Options
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["attacks.small_runs", "sklearn.datasets"])
+SERVER.set_forkserver_preload(["attacks.warm"])
 
 SMALL = Settings(
     problem="digits-logistic",

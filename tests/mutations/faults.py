@@ -35,6 +35,8 @@ SCIPY = "tests/interop/test_scipy_method.py::"
 OTHER_VARIABLES = "tests/objectives/test_substituted.py::"
 ESTIMATORS = "tests/sklearn_estimators/test_estimators.py::"
 VARIABLES = "tests/sklearn_estimators/test_variables.py::"
+DAMAGE = "tests/experiments/test_damage.py::"
+FOLDERS = "tests/experiments/test_folders.py::"
 
 FAULTS = [
     # scaling.py
@@ -980,5 +982,62 @@ FAULTS = [
         "a sum is called rows that depend on each other",
         "tests/finite_sum/test_bad_data.py::"
         "test_a_loss_function_that_returns_a_sum_is_told_from_rows_that_mix",
+    ),
+    # experiments: what is on disk
+    Fault(
+        "storage-fails-the-method",
+        "experiments/runner.py",
+        "    except OSError:  # of the disk",
+        "    except ZeroDivisionError:  # of the disk",
+        "a checkpoint that cannot be read ends its method for ever",
+        DAMAGE + "test_without_one_before_it_the_run_stops_and_nothing_is_deleted",
+    ),
+    Fault(
+        "checkpoint-unchecked",
+        "experiments/checkpoints.py",
+        "if _written(file) != _digest(file):",
+        "if False:",
+        "a damaged checkpoint is gone on from",
+        DAMAGE + "test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_taken",
+    ),
+    Fault(
+        "no-checkpoint-before",
+        "experiments/checkpoints.py",
+        "            path.replace(_before(path))\n",
+        "            pass\n",
+        "one damaged file is the end of a method",
+        DAMAGE + "test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_taken",
+    ),
+    Fault(
+        "rows-unchecked",
+        "experiments/rows.py",
+        "if line[-_LENGTH:] != _SEAL % check:",
+        "if False:",
+        "a changed digit is taken for a result",
+        DAMAGE + "test_a_changed_digit_in_an_unfinished_record_is_named_by_its_line",
+    ),
+    Fault(
+        "rows-may-be-short",
+        "experiments/rows.py",
+        "if written is not None and Mark(len(content), check) != written:",
+        "if False:",
+        "a record may lose its last lines",
+        DAMAGE + "test_a_finished_record_without_its_last_line_is_named",
+    ),
+    Fault(
+        "no-lock",
+        "experiments/folders.py",
+        "            _lock(descriptor, folder)\n",
+        "",
+        "two processes write into one folder",
+        FOLDERS + "test_a_folder_in_use_is_refused_by_name_and_process_and_free_after_a_kill",
+    ),
+    Fault(
+        "any-name-is-a-run",
+        "experiments/folders.py",
+        "numbered.fullmatch(p.name)",
+        "numbered.match(p.name)",
+        "--resume takes a copy",
+        FOLDERS + "test_resume_takes_the_unfinished_run_and_no_copy",
     ),
 ]

@@ -448,7 +448,8 @@ def report(
         page = _write_page(folder, out or folder, summary)
     except MISTAKES as error:
         again = shlex.join(["firstish", "report", str(folder), "--out", "DIR"])
-        _fail(error, f" To write into another folder: {again}")
+        written = isinstance(error, StorageError)
+        _fail(error, f" To write into another folder: {again}" if written else "")
     talk.print(f"records and figures: {folder}", highlight=False, soft_wrap=True)
     if as_json:
         _print_json({"folder": str(folder), "page": str(page), **digest(summary)})
