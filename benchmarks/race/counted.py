@@ -92,7 +92,7 @@ class Counted:
             # A copy, since solvers write to their x.
             run = self.objective.evaluate(torch.tensor(x, dtype=self.dtype), True)
             (leaf,) = run.leaves
-            decay = self.objective.weight_decay
+            decay = self.objective.penalty.weight_decay
             loss = run.loss + decay / 2 * leaf.dot(leaf) if decay else run.loss
             known = self._known[key] = Known(loss, leaf)
             if len(self._known) > REMEMBERED:
