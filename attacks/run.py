@@ -23,6 +23,9 @@ ATTACKS: tuple[str, ...] = (
     "damage",
     "full_disk",
     "two_runs",
+    "matrices",
+    "threads",
+    "forks",
 )
 
 HEAD = ("attack", "tried", "refused", "survived", "lost")

@@ -1,6 +1,7 @@
 """Strict and repeatable: float64, fixed seeds, no random choice inside a test, one thread."""
 
 import os
+import tempfile
 
 import pytest
 import torch
@@ -8,6 +9,15 @@ from hypothesis import HealthCheck, Phase, settings
 
 if "OMP_NUM_THREADS" not in os.environ:
     torch.set_num_threads(1)
+
+# What tests read is written for a terminal of 80 columns without colours, whoever runs them; those
+# about other terminals say so. Typer takes GITHUB_ACTIONS for a terminal with colours.
+COLOURS = ("NO_COLOR", "FORCE_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "GITHUB_ACTIONS")
+for name in (*COLOURS, "LINES", "TERMINAL_WIDTH", "WORLD_SIZE", "RANK"):
+    os.environ.pop(name, None)
+os.environ["COLUMNS"] = "80"
+if not os.access(os.path.expanduser("~"), os.W_OK):  # or matplotlib tells every process of it
+    os.environ.setdefault("MPLCONFIGDIR", tempfile.mkdtemp(prefix="firstish-tests-"))
 
 settings.register_profile(
     "repeatable",

@@ -18,6 +18,7 @@ from firstish.errors import NonFiniteError
 from firstish.methods.base import AnyMethod, Failure
 from firstish.objectives.base import Meter, Objective
 from firstish.objectives.group import Group
+from firstish.objectives.shared import revive
 from firstish.records import Entry
 
 
@@ -126,6 +127,7 @@ class Run:
         resume: Snapshot | None = None,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
+        revive()
         self.method = method
         self.group = getattr(objective, "group", _ALONE)
         self._alone = self.group.alone

@@ -23,6 +23,7 @@ from firstish.objectives.in_use import in_use
 from firstish.objectives.layout import Layout
 from firstish.objectives.product_selector import Mode, ProductSelector
 from firstish.objectives.random_state import RandomState
+from firstish.objectives.shared import revive
 from firstish.objectives.turns import Stream
 from firstish.records import Entry, Row
 
@@ -164,6 +165,7 @@ class ScaledGD(Optimizer):
                 f"`ScaledGD.step(closure)` needs a function that computes the loss, got "
                 f"{type(closure).__name__}. Pass `lambda: loss_fn(model(inputs), targets)`."
             )
+        revive()
         objective = self._engine()
         with in_use(objective.parameters, _SHARED), self._stream:
             return self._step(objective, closure)
@@ -186,8 +188,8 @@ class ScaledGD(Optimizer):
             new, step, state = self._method().step(point, state)
             if step.failure is not None and point is kept and self._check:
                 objective.expect(kept)  # a loss that has changed explains it better
-            if objective.random_after is not None and not self._reuse:
-                self._stream.draw("ScaledGD.step(closure)")
+            if objective.random_after is not None and not (self._reuse and memory["iterations"]):
+                self._stream.draw("ScaledGD.step(closure)", moves=not self._reuse)
             objective.keep(new.x)
         except BaseException as error:
             objective.write(point.x)

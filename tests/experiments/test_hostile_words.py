@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    monkeypatch.setattr(commands, "draw_all", lambda folder: [])
+    monkeypatch.setattr(commands, "draw_all", lambda *places: [])
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -34,6 +34,7 @@ TRAINERS = "tests/test_trainers.py::"
 SCIPY = "tests/interop/test_scipy_method.py::"
 OTHER_VARIABLES = "tests/objectives/test_substituted.py::"
 ESTIMATORS = "tests/sklearn_estimators/test_estimators.py::"
+THREADS = "tests/threads/test_threads.py::"
 VARIABLES = "tests/sklearn_estimators/test_variables.py::"
 DAMAGE = "tests/experiments/test_damage.py::"
 FOLDERS = "tests/experiments/test_folders.py::"
@@ -940,6 +941,41 @@ FAULTS = [
         "start,",
         "warm_start ignored",
         ESTIMATORS + "test_a_warm_start_is_where_the_last_fit_ended",
+    ),
+    # threads, and ranks that differ
+    Fault(
+        "hook-of-all-threads",
+        "objectives/watch.py",
+        "            return  # another thread's module",
+        "            pass",
+        "a step adopts the modules that other threads call",
+        THREADS + "test_a_step_leaves_the_modules_that_another_thread_calls_alone",
+    ),
+    Fault(
+        "state-of-another-thread",
+        "objectives/turns.py",
+        "        return None if self.mine() else self._now",
+        "        return None",
+        "a mask begins in the midst of another thread's",
+        THREADS + "test_a_state_asked_for_while_another_thread_replays_one_is_the_one_outside",
+    ),
+    Fault(
+        "buffers-not-compared",
+        "objectives/agreement.py",
+        """        found[f"{what}, buffer '{name}'"] = checksum(b)""",
+        "        pass",
+        "ranks with different buffers add up the losses of different models",
+        "tests/finite_sum/test_processes.py::"
+        "test_models_and_losses_that_differ_are_refused_by_name_on_every_rank",
+    ),
+    Fault(
+        "indices-not-checked",
+        "objectives/sparse.py",
+        "    if len(indices) and not (indices.min() >= 0 and indices.max() < width):",
+        "    if False:",
+        "a column outside of the matrix is read from memory of others",
+        "tests/objectives/test_linear_input.py::"
+        "test_a_damaged_scipy_matrix_is_refused[a column of a list]",
     ),
     # what a reader ran into
     Fault(

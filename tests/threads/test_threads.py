@@ -126,6 +126,20 @@ def in_a_thread(task):
     assert not worker.is_alive()
 
 
+def test_a_step_leaves_the_modules_that_another_thread_calls_alone():
+    model, X, y = network("norm", 0)
+    other = nn.BatchNorm1d(4)
+    calls = []
+
+    def closure():
+        in_a_thread(lambda: other(X))  # while the step looks out for modules
+        calls.append(1)
+        return nn.functional.mse_loss(model(X), y)
+
+    ScaledGD(model.parameters()).step(closure)
+    assert other.num_batches_tracked == len(calls)
+
+
 def test_steps_that_draw_in_two_threads_are_refused_and_change_nothing():
     model, X, y = network("drop", 0)
     other, *_ = network("drop", 1)

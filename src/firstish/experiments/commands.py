@@ -44,8 +44,20 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-# Paths and messages are shown as they are: [v2] in one is no colour, and :x: no picture.
-_console = partial(Console, markup=False, emoji=False)
+
+
+def _console(stderr: bool = False, quiet: bool = False) -> Console:
+    """A console that shows paths and messages as they are: [v2] is no colour, :x: no picture."""
+    made = Console(stderr=stderr, quiet=quiet, markup=False, emoji=False)
+    made.width = max(made.width, 20)  # COLUMNS=0 would show nothing
+    return made
+
+
+def _table(*names: str, title: str | None = None) -> Table:
+    """A table that folds what a narrow terminal has no room for, and cuts nothing."""
+    return Table(*(Column(name, overflow="fold") for name in names), title=title)
+
+
 console = _console()
 errors = _console(stderr=True)  # so that standard output holds results alone
 
@@ -270,7 +282,7 @@ def run(
         _fail(error, f" Go on with: {_resumption(None if out else folder)}")
     except MISTAKES as error:
         begun = type(error) is StorageError and (folder / "run.json").exists()
-        again = _resumption(None if out else folder)
+        again = _resumption(None if out else folder) if begun else ""
         _fail(error, f" When that is mended, go on with: {again}" if begun else "")
     except KeyboardInterrupt:
         if os.environ.get("RANK", "0") == "0":
@@ -378,8 +390,7 @@ def show_data(
     try:
         places = data_folders(data)
         sets = list(CATALOGUE) if name is None else [catalogue.get(name).name]
-        where = Column("where, or how to get it", overflow="fold")  # an address is wanted whole
-        shown = Table("data set", "files", where)
+        shown = _table("data set", "files", "where, or how to get it")
         for key in sets:
             try:
                 shown.add_row(key, *_files(key, places))
@@ -479,10 +490,10 @@ def list_all() -> None:
 
     Example: firstish list
     """
-    problems = Table("problem", "title", "budget", "gtol", title="Problems")
+    problems = _table("problem", "title", "budget", "gtol", title="Problems")
     for p in PROBLEMS.values():
         problems.add_row(p.name, p.title, f"{p.budget:g}", f"{p.gtol:g}")
-    methods = Table("method", "label", "step size", title="Methods")
+    methods = _table("method", "label", "step size", title="Methods")
     for name, spec in METHODS.items():
         rate = "theory or grid" if spec.theory else "grid" if spec.rated else "sets its own"
         methods.add_row(name, spec.label, rate)

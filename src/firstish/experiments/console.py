@@ -128,7 +128,8 @@ def table(summary: Summary, width: int) -> Table:
     title = f"{summary.run['problem']}: oracle calls to targets"
     shown = Table(title=title, caption="; ".join(notes))
     for k in kept:
-        shown.add_column(names[k], justify="right" if k else "left", no_wrap=True)
+        # Folded on a narrow terminal: a number cut short would be a wrong one.
+        shown.add_column(names[k], justify="right" if k else "left", overflow="fold")
     for line in ranked(summary):
         texts = cells(line)
         shown.add_row(*(texts[k] for k in kept))
@@ -192,7 +193,7 @@ def winners(problem: str, grids: Sequence[Grid]) -> Table:
     """The table of winning step sizes."""
     shown = Table(title=f"{problem}: step sizes tuned")
     for k, name in enumerate(HEADERS):
-        shown.add_column(name, justify="right" if k > 3 else "left")
+        shown.add_column(name, justify="right" if k > 3 else "left", overflow="fold")
     for grid in grids:
         shown.add_row(*winner_cells(problem, grid))
     return shown
@@ -201,7 +202,9 @@ def winners(problem: str, grids: Sequence[Grid]) -> Table:
 def trials(problem: str, tuning: Tuning) -> Table:
     """Each step size of a grid and how it ended; the winner has a star."""
     title = f"{problem}: {parse_choice(tuning.method).label}"
-    shown = Table("step size", "final objective", "ended", "oracle calls", "seconds", title=title)
+    shown = Table(title=title)
+    for name in ("step size", "final objective", "ended", "oracle calls", "seconds"):
+        shown.add_column(name, overflow="fold")
     for trial in tuning.trials:
         value = "not finite" if trial.value is None else f"{trial.value:.8g}"
         name = f"{trial.rate:g}" + (" *" if trial.rate == tuning.winner else "")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from firstish.objectives.shared import ignored
-from firstish.objectives.sparse import parts, refuse_damaged
+from firstish.objectives.sparse import compressed, parts, refuse_damaged
 
 _CALL = "LinearModel(features=...)"
 _INT32 = 2**31 - 1
@@ -73,16 +73,10 @@ class SparseMatrix(Protocol):
 
 def from_scipy(matrix: SparseMatrix, call: str = _CALL) -> Tensor:
     """A tensor that shares the memory of a SciPy matrix by rows; of another, a copy."""
-    refuse_damaged(matrix, call)
-    A = matrix.tocsr()
-    if A is not matrix:
-        refuse_damaged(A, call)
-    # Made anew, because SciPy remembers what it once found out about arrays since changed.
-    A = type(A)(parts(A, "data", "indices", "indptr"), shape=A.shape)
+    A = compressed(matrix, call)
     if not A.has_canonical_format:
         A = A.copy()
         A.sum_duplicates()
-    A.prune()  # what is stored after the last row
     with ignored("The given NumPy array is not writable", _BETA):
         crow, col, entries = map(torch.from_numpy, parts(A, "indptr", "indices", "data"))
         return torch.sparse_csr_tensor(crow, col, entries, A.shape, check_invariants=False)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable
 from types import TracebackType
 
-from firstish.objectives.shared import Guard
+from firstish.objectives.shared import Guard, this_thread
 
 _guard = Guard()
-_users: dict[int, list[int]] = {}  # by the id of a thing: the thread that uses it, and how often
+_users: dict[int, tuple[object, int]] = {}  # by the id of a thing: its thread, and how often
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_users.clear)
@@ -29,13 +28,13 @@ class in_use:
         self._what = what
 
     def __enter__(self) -> None:
-        here = threading.get_ident()
+        here = this_thread()
         with _guard:
             for thing in self._things:
-                if _users.get(id(thing), (here,))[0] != here:
+                if _users.get(id(thing), (here, 0))[0] is not here:
                     raise RuntimeError(f"Another thread is using {self._what}")
             for thing in self._things:
-                _users.setdefault(id(thing), [here, 0])[1] += 1
+                _users[id(thing)] = (here, _users.get(id(thing), (here, 0))[1] + 1)
 
     def __exit__(
         self,
@@ -45,8 +44,6 @@ class in_use:
     ) -> None:
         with _guard:
             for thing in self._things:
-                user = _users.get(id(thing))  # None in a child forked inside the block
-                if user is not None:
-                    user[1] -= 1
-                    if not user[1]:
-                        del _users[id(thing)]
+                here, often = _users.pop(id(thing), (None, 0))  # 0 in a child forked inside
+                if often > 1:
+                    _users[id(thing)] = (here, often - 1)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+import torch
+
 
 class Guard:
     """A lock for data of the whole process, to be held for moments only, never while a loss runs.
@@ -37,6 +39,53 @@ class Guard:
         trace: TracebackType | None,
     ) -> None:
         self.condition.release()
+
+
+class _Thread(threading.local):
+    """What belongs to one thread."""
+
+    def __init__(self) -> None:
+        self.token = object()
+
+
+_thread = _Thread()
+
+
+def this_thread() -> object:
+    """A thread's token. Its number would not do: after its end it may become another thread's."""
+    return _thread.token
+
+
+class _Process:
+    forked = False  # and has not computed since
+
+    @classmethod
+    def note(cls) -> None:
+        cls.forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Process.note)
+
+
+def revive() -> None:
+    """Before a forked process computes: do so with one thread.
+
+    The threads that torch computes with do not survive a fork, and it would wait for them for ever.
+    """
+    if not _Process.forked:
+        return
+    _Process.forked = False
+    threads = torch.get_num_threads()
+    if threads > 1:
+        torch.set_num_threads(1)
+        warnings.warn(
+            f"This process was forked from one in which torch computes with {threads} threads, "
+            "which do not survive that: it computes with 1 from now on. For more, start processes "
+            "by `multiprocessing.get_context('spawn')`; to silence this, call "
+            "`torch.set_num_threads(1)` first.",
+            stacklevel=3,
+        )
 
 
 _filters = Guard()

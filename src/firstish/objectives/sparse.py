@@ -24,10 +24,28 @@ def refuse_damaged(matrix: Any, call: str) -> None:
     """Raise if a SciPy matrix, or a sparse tensor, has indices outside of itself."""
     fault = _torch_fault(matrix) if isinstance(matrix, Tensor) else _scipy_fault(matrix)
     if fault:
-        raise ValueError(
-            f"`{call}` is a damaged sparse matrix: {fault}. Build it again, from rows, columns and "
-            "values as `scipy.sparse.coo_array((values, (rows, columns)), shape=shape)` does."
-        )
+        raise _damaged(call, fault)
+
+
+def compressed(matrix: Any, call: str) -> Any:
+    """A SciPy matrix by rows, or an error if it is damaged; a matrix by rows shares its arrays."""
+    refuse_damaged(matrix, call)
+    try:
+        A = matrix.tocsr()
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
+        raise _damaged(call, str(error)) from error
+    refuse_damaged(A, call)
+    entries, indices, pointers = parts(A, "data", "indices", "indptr")
+    stored = pointers[-1]  # there may be more after the last row
+    # Made anew, because SciPy remembers what it once found out about arrays since changed.
+    return type(A)((entries[:stored], indices[:stored], pointers), shape=A.shape)
+
+
+def _damaged(call: str, fault: str) -> ValueError:
+    return ValueError(
+        f"`{call}` is a damaged sparse matrix: {fault}. Build it again, from rows, columns and "
+        "values as `scipy.sparse.coo_array((values, (rows, columns)), shape=shape)` does."
+    )
 
 
 def parts(matrix: Any, *names: str) -> tuple[Any, ...]:
@@ -110,6 +128,9 @@ def _torch_fault(A: Tensor) -> str | None:
     if A.layout in _COMPRESSED:
         pointers, indices = (getattr(A, name)().cpu().numpy() for name in _COMPRESSED[A.layout])
         by_rows = A.layout in (torch.sparse_csr, torch.sparse_bsr)
+        stored = len(indices)
+        if len(pointers) and pointers[-1] != stored:  # of a SciPy matrix there may be more
+            return f"indptr ends at {pointers[-1]}, but there are {stored} entries"
         return _Compressed(pointers, indices, A.values().shape, A.shape, by_rows).fault()
     if A.layout == torch.sparse_coo:
         # Private names, because the public ones are of coalesced tensors alone.

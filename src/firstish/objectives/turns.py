@@ -18,17 +18,16 @@ from typing import Any, ClassVar
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode  # torch has no public way to see draws
 
-from firstish.objectives.shared import Guard
+from firstish.objectives.shared import Guard, this_thread
 
 PATIENCE = 60.0
 """Seconds that a loss waits for its turn: the thread that has it may be waiting for this one."""
 
 
 class _Thread(threading.local):
-    """What belongs to a thread; its number may be another's after its end, so it has a token."""
+    """What belongs to one thread."""
 
     def __init__(self) -> None:
-        self.token = object()
         self.visits: list[Visit] = []
 
 
@@ -44,7 +43,7 @@ class Turn:
 
     def __init__(self, outside: Any) -> None:
         self.outside = outside
-        self.thread = threading.get_ident()
+        self.thread = this_thread()
 
 
 class Turns:
@@ -63,7 +62,7 @@ class Turns:
     def mine(self) -> bool:
         """Whether this thread has the turn."""
         now = self._now
-        return now is not None and now.thread == threading.get_ident()
+        return now is not None and now.thread is this_thread()
 
     def of_another(self) -> Turn | None:
         """The turn that another thread has; ask with the guard held."""
@@ -164,16 +163,21 @@ class Stream:
         self._alive.add(self)
 
     def __enter__(self) -> None:
-        self._inside, self._thread = True, _here.token
+        self._inside, self._thread = True, this_thread()
 
     def __exit__(self, *error: object) -> None:
         self._inside = False
 
-    def draw(self, call: str) -> None:
-        """Say that this step has drawn; raise if the numbers are not this run's alone."""
+    def draw(self, call: str, *, moves: bool) -> None:
+        """Say that this step has drawn; raise if the numbers are not this run's alone.
+
+        Args:
+            call: the call to name in errors.
+            moves: whether the step leaves the generators elsewhere, for the next one to go on.
+        """
         with TURNS.guard:
             self._mixed |= self._is_mixed()
-            if not self._mixed:
+            if moves and not self._mixed:
                 self._drew = next(self._clock)
                 if Stream._last[0] is not self._thread:
                     Stream._before = Stream._last[1]

@@ -6,8 +6,6 @@ they are called. It stays outside of them, so that nothing of it is traced into 
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -21,7 +19,7 @@ from torch.nn.modules.module import (
 from torch.utils.hooks import RemovableHandle
 
 from firstish.errors import NondeterministicError
-from firstish.objectives.shared import Guard, ignored
+from firstish.objectives.shared import Guard, ignored, this_thread
 
 
 class Buffers:
@@ -88,20 +86,13 @@ def touched_buffers(found: Buffers) -> Iterator[None]:
 
 
 class Here:
-    """True in the thread and process that made it: a global hook sees the modules of all threads.
-
-    A forked child keeps the hooks that other threads had in its parent.
-    """
+    """True in the thread that made it: a global hook sees the modules of all threads."""
 
     def __init__(self) -> None:
-        self._made = self._now()
+        self._thread = this_thread()
 
     def __bool__(self) -> bool:
-        return self._now() == self._made
-
-    @staticmethod
-    def _now() -> tuple[int, int]:
-        return os.getpid(), threading.get_ident()
+        return self._thread is this_thread()
 
 
 _registering = Guard()  # torch numbers its hooks by a counter that two threads may read at once
