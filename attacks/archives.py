@@ -168,7 +168,7 @@ def _too_long(*_: object) -> None:
 def _bound_memory() -> None:
     if sys.platform != "linux":
         return
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
     most = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 

@@ -41,7 +41,7 @@ def write(folder: Path, rows: int) -> None:
 
 def anonymous() -> int:
     """KiB of anonymous memory of this process now."""
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.partition("RssAnon:")[2].split()[0])
 
 

@@ -112,7 +112,9 @@ def anonymous_memory() -> float:
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    (line,) = (x for x in status.read_text().splitlines() if x.startswith("RssAnon"))
+    (line,) = (
+        x for x in status.read_text(encoding="utf-8").splitlines() if x.startswith("RssAnon")
+    )
     return int(line.split()[1]) / 1024
 
 

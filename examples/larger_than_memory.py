@@ -63,7 +63,7 @@ print(result.message)
 # What this process holds itself; pages of the files are not in it, the system drops them at will.
 status = Path("/proc/self/status")
 if status.exists():
-    held = int(status.read_text().partition("RssAnon:")[2].split()[0]) / 1024
+    held = int(status.read_text(encoding="utf-8").partition("RssAnon:")[2].split()[0]) / 1024
     data = (inputs.nbytes + labels.nbytes) / 2**20
     print(f"memory: {held:.0f} MiB, with torch itself; the data: {data:.0f} MiB")
 

@@ -45,7 +45,7 @@ def fenced(text):
 def blocks(name, heavy=False):
     """The blocks of Python in a document; those of the heavy sections only if asked for."""
     found = []
-    for section in re.split(r"^(?=## )", (ROOT / name).read_text(), flags=re.M):
+    for section in re.split(r"^(?=## )", (ROOT / name).read_text(encoding="utf-8"), flags=re.M):
         title = section.splitlines()[0].removeprefix("## ") if section else ""
         if heavy or title not in HEAVY.get(name, []):
             found += fenced(section)
@@ -74,7 +74,7 @@ def test_the_code_of_a_document_runs(name, capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_no_block_of_python_is_overlooked(name):
     """Counted in another way: every line that opens a fence and says Python."""
-    text = (ROOT / name).read_text()
+    text = (ROOT / name).read_text(encoding="utf-8")
     opened = [line for line in text.splitlines() if re.match(r"\s*(```|~~~)\W*py", line, re.I)]
     assert len(opened) == len(FENCE.findall(text))
 
@@ -101,6 +101,6 @@ def test_a_block_of_our_own_source_is_not_run():
 
 @pytest.mark.parametrize("name", HEAVY)
 def test_the_heavy_sections_are_there_for_tests_heavy_to_run(name):
-    titles = re.findall(r"^## (.*)$", (ROOT / name).read_text(), flags=re.M)
+    titles = re.findall(r"^## (.*)$", (ROOT / name).read_text(encoding="utf-8"), flags=re.M)
     assert set(HEAVY[name]) <= set(titles)
     assert len(blocks(name, heavy=True)) >= len(blocks(name)) + len(HEAVY[name])

@@ -98,13 +98,13 @@ def test_an_example_runs(name, tmp_path):
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_short(name):
-    assert len((FOLDER / name).read_text().splitlines()) <= 90
+    assert len((FOLDER / name).read_text(encoding="utf-8").splitlines()) <= 90
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.name)
 def test_a_notebook_is_kept_without_outputs(path):
     """tests_heavy runs them."""
-    cells = json.loads(path.read_text())["cells"]
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert code
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)

@@ -34,9 +34,9 @@ def links(text):
 
 def anchors(path):
     """The anchors of a page as the site has them; names of the API are anchors too."""
-    text = FENCED.sub("", path.read_text())
+    text = FENCED.sub("", path.read_text(encoding="utf-8"))
     for included in re.findall(r'^--8<-- "([^"]+)"', text, flags=re.M):
-        text += "\n" + FENCED.sub("", (ROOT / included).read_text())
+        text += "\n" + FENCED.sub("", (ROOT / included).read_text(encoding="utf-8"))
     found = set(re.findall(r"^::: ([\w.]+)", text, flags=re.M))
     for heading in re.findall(r"^#{1,6}\s+(.*)$", text, flags=re.M):
         explicit = re.search(r"\{[^}]*#([\w-]+)[^}]*\}\s*$", heading)
@@ -67,18 +67,22 @@ def dead(text, home):
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_somewhere(name):
-    assert dead((ROOT / name).read_text(), ROOT / name) == []
+    assert dead((ROOT / name).read_text(encoding="utf-8"), ROOT / name) == []
 
 
 def test_the_pages_of_the_site_link_within_the_site():
     """What lies outside of docs/ is not on the site."""
     for path in (ROOT / "docs").glob("**/*.md"):
-        outside = [target for target in links(path.read_text()) if target.startswith("../")]
+        outside = [
+            target for target in links(path.read_text(encoding="utf-8")) if target.startswith("../")
+        ]
         assert outside == [], path
 
 
 def test_every_page_is_in_the_navigation():
-    listed = re.findall(r"^  +- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), flags=re.M)
+    listed = re.findall(
+        r"^  +- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.M
+    )
     assert len(listed) == len(set(listed))
     assert set(listed) >= {path.name for path in (ROOT / "docs").glob("*.md")}
 

@@ -158,7 +158,7 @@ CORE = [
 def test_nothing_in_the_core_touches_data():
     assert len(CORE) > 12
     for path in CORE:
-        nodes = ast.walk(ast.parse(path.read_text()))
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         assert not [n.lineno for n in nodes if isinstance(n, ast.Attribute) and n.attr == "data"]
 
 

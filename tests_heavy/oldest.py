@@ -30,7 +30,7 @@ OWN_WARNING = "ignore:You are using `torch.load`:FutureWarning"
 
 def oldest() -> str:
     """The version of the requirement torch>=2.4: 2.4.0."""
-    found = re.search(r'"torch>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    found = re.search(r'"torch>=([\d.]+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert found, "pyproject.toml has no requirement of the form torch>=VERSION"
     version = found.group(1)
     return version + ".0" * (2 - version.count("."))

@@ -58,7 +58,7 @@ def python(wheel, tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
     succeed(sys.executable, "-m", "venv", folder, folder=folder)
     python = folder / "bin" / "python"
-    pin = re.search(r"^torch==\S+", CONSTRAINTS.read_text(), flags=re.M).group()
+    pin = re.search(r"^torch==\S+", CONSTRAINTS.read_text(encoding="utf-8"), flags=re.M).group()
     succeed(python, "-m", "pip", "install", "-q", pin, folder=folder)
     succeed(python, "-m", "pip", "install", "-q", wheel, folder=folder)
     yield python

@@ -51,7 +51,10 @@ def opened(browser, folder):
 
 
 def records(folder, key):
-    return [json.loads(line) for line in (folder / f"{key}.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in (folder / f"{key}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def test_the_tables_have_a_line_for_each_method(opened):
@@ -224,7 +227,7 @@ def test_the_chart_follows_a_change_to_dark_and_of_width(opened):
     ],
 )
 def test_a_fault_in_the_page_is_noticed(browser, folder, tmp_path, right, wrong):
-    text = (folder / "report.html").read_text()
+    text = (folder / "report.html").read_text(encoding="utf-8")
     assert text.count(right) == 1
     (tmp_path / "broken.html").write_text(text.replace(right, wrong))
     broken = Opened(browser, tmp_path / "broken.html")

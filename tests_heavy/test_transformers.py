@@ -24,7 +24,9 @@ ROWS, BATCH, LENGTH = 12, 6, 7
 
 def subclasses():
     """The classes as the page prints them."""
-    (text,) = re.findall(r"```python\n([^`]*?class ClosureTrainer.*?)```", PAGE.read_text(), re.S)
+    (text,) = re.findall(
+        r"```python\n([^`]*?class ClosureTrainer.*?)```", PAGE.read_text(encoding="utf-8"), re.S
+    )
     scope = {}
     exec(text.partition("\nmodel =")[0], scope)
     return scope["WithClosure"], scope["ClosureTrainer"]

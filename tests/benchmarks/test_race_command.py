@@ -101,14 +101,14 @@ def test_the_command_races_what_is_missing_and_reports_all(tmp_path):
     assert "1/2 rosenbrock" in first.stderr
     assert "HELD OUT: 1 problems" in first.stdout
     assert "Held out of these: beale" in first.stdout
-    assert (tmp_path / "report.txt").read_text() == first.stdout
+    assert (tmp_path / "report.txt").read_text(encoding="utf-8") == first.stdout
     assert (tmp_path / "profiles-rest-quick.png").stat().st_size > 10_000
-    lines = (tmp_path / "results.jsonl").read_text().splitlines()
+    lines = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 4
 
     # A third method: only that one runs. The same again: nothing does.
     more = race(tmp_path, *words, "--methods", "cgmr,lbfgs,cg")
-    now = (tmp_path / "results.jsonl").read_text().splitlines()
+    now = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
     assert now[:4] == lines
     assert [json.loads(line)["method"] for line in now[4:]] == ["cg", "cg"]
     assert "2 sessions" in more.stdout

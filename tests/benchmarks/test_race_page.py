@@ -37,7 +37,7 @@ RATIOS = {
 
 @pytest.fixture(scope="module")
 def costs():
-    with (DOCS / "assets" / "race-held-out.csv").open() as file:
+    with (DOCS / "assets" / "race-held-out.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert {row["problem"] for row in rows} == {
         r["problem"] for r in rows if held_out(r["problem"])

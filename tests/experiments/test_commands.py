@@ -42,7 +42,7 @@ def test_the_figures_of_the_paper_are_drawn(folder):
 
 
 def test_the_page_stands_alone_and_holds_the_numbers(folder):
-    page = (folder / "report.html").read_text()
+    page = (folder / "report.html").read_text(encoding="utf-8")
     markup = re.sub(r"<script>.*?</script>", "", page, flags=re.S)
     assert "<script>" in page
     assert not re.search(r'(?:src|href)="(?!data:|#)', markup)
@@ -159,11 +159,17 @@ def test_seconds_of_the_processor_are_counted_on_request(tmp_path):
     place = ["--out", str(tmp_path / "run")]
     words = ["run", "--budget", "40", "--method", "cgmr", "--method", "adam", *place]
     assert invoke(*words, "--processor-time").exit_code == 0
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["processor_time"] is True
-    grid = json.loads((tmp_path / "run" / "tuning" / "adam.json").read_text())
+    assert (
+        json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["processor_time"]
+        is True
+    )
+    grid = json.loads((tmp_path / "run" / "tuning" / "adam.json").read_text(encoding="utf-8"))
     assert grid["seconds"] == sum(trial["seconds"] for trial in grid["trials"])
     assert invoke(*words, "--resume").exit_code == 0  # it is recalled
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["processor_time"] is True
+    assert (
+        json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))["processor_time"]
+        is True
+    )
 
 
 def test_a_run_can_be_given_more_methods_later(tmp_path):
@@ -179,7 +185,8 @@ def test_a_run_can_be_given_more_methods_later(tmp_path):
 
     def told(folder):
         marks, ends = (
-            json.loads((tmp_path / folder / f).read_text()) for f in ("run.json", "summary.json")
+            json.loads((tmp_path / folder / f).read_text(encoding="utf-8"))
+            for f in ("run.json", "summary.json")
         )
         ends = {k: {**v, "seconds": 0} for k, v in ends["methods"].items()}
         return marks["methods"], list(ends), ends
@@ -205,7 +212,10 @@ def test_where_no_method_met_the_tolerance_the_sentence_has_what_they_reached(tm
     words = [w for m in ("lazy", "lbfgs") for w in ("--method", m)]
     told = invoke("run", "--budget", "20", *words, "--out", tmp_path / "r").output
     best = [
-        min(json.loads(row)["value"] for row in (tmp_path / "r" / name).read_text().splitlines())
+        min(
+            json.loads(row)["value"]
+            for row in (tmp_path / "r" / name).read_text(encoding="utf-8").splitlines()
+        )
         for name in ("lazy.jsonl", "lbfgs.jsonl")
     ]
     sentence = f"the default, came down to f = {best[0]:.6g}; L-BFGS {best[1]:.6g}"
@@ -215,7 +225,10 @@ def test_where_no_method_met_the_tolerance_the_sentence_has_what_they_reached(tm
 def test_a_run_ends_with_a_sentence_on_the_default(folder, tmp_path):
     words = [w for m in ("lazy", "adam@0.1", "lbfgs") for w in ("--method", m)]
     told = invoke(*RUN, "--gtol", "1e-2", *words, "--out", tmp_path / "r").output.replace("\n", " ")
-    rows = [json.loads(r) for r in (tmp_path / "r" / "lazy.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(r)
+        for r in (tmp_path / "r" / "lazy.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     calls = next(r["oracle_calls"] for r in rows if r["grad_norm"] <= 1e-2)
     sentence = f"Lazy step, the default, took {calls:g} oracle calls to |g| ≤ 0.01; CGMR "
     assert sentence in told

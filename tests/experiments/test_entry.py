@@ -69,7 +69,7 @@ def test_a_background_job_of_a_shell_goes_on_ignoring_ctrl_c():
 
 
 def test_the_command_is_the_module_that_can_be_interrupted():
-    text = (ROOT / "pyproject.toml").read_text()
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert re.search(r'^firstish = "firstish_command:main"$', text, flags=re.M)
 
 

@@ -162,7 +162,7 @@ class Told(Silent):
 def test_a_resume_with_other_versions_is_said_recorded_and_on_the_page(tmp_path, monkeypatch):
     folder = tmp_path / "r"
     run(folder, "cgmr")
-    page = write_report(folder, []).read_text()
+    page = write_report(folder, []).read_text(encoding="utf-8")
     assert "From 20" not in page
     real, told = sessions.versions(), Told()
     other = {**real, "torch": "9.8.7", "threads": real["threads"] + 1}
@@ -174,7 +174,7 @@ def test_a_resume_with_other_versions_is_said_recorded_and_on_the_page(tmp_path,
     marks = storage.read_json(folder / "run.json")
     assert [s["torch"] for s in marks["sessions"]] == [real["torch"], "9.8.7"]
     assert [s["from"] for s in marks["sessions"]] == [{"cgmr": 0}, {"mr": 0}]
-    page = write_report(folder, []).read_text()
+    page = write_report(folder, []).read_text(encoding="utf-8")
     assert re.search(r"From 20\S+ on with torch 9\.8\.7 .*: mr from row 0\.", page)
     assert f"<dt>torch</dt><dd>{real['torch']}, then 9.8.7</dd>" in page
     code, said = invoke("report", folder)
@@ -192,7 +192,7 @@ def test_a_run_of_an_older_version_goes_on_with_a_word(tmp_path):
         content.pop("records", None)
         content |= {"firstish": "0.0.1"} if path.stem == "run" else {}
         path.write_text(json.dumps(content))
-    rows = (folder / "cgmr.jsonl").read_text()
+    rows = (folder / "cgmr.jsonl").read_text(encoding="utf-8")
     (folder / "cgmr.jsonl").write_text(re.sub(r', "check": "\w{8}"\}', "}", rows))
     told = Told()
     run(folder, "cgmr", "mr", resume=True, observer=told)

@@ -109,7 +109,7 @@ def test_hostile_rows_leave_a_table_figures_and_a_page(tmp_path, name, monkeypat
     result = CliRunner().invoke(commands.app, ["report", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "CGMR" in result.output
-    page = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
     (data,) = re.findall(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)
     refuse = pytest.fail  # a browser's JSON knows no NaN
     assert len(json.loads(data.replace("<\\/", "</"), parse_constant=refuse)) == len(METHODS)

@@ -1,6 +1,7 @@
 """Words of the user that mean something to rich are shown as they were given."""
 
 import shutil
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -8,16 +9,9 @@ from typer.testing import CliRunner
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments import commands, runner
 
-WORDS = (
-    "a[v2]b",
-    "c[/d]",
-    "[bold]e[/bold]",
-    "[link=x]",
-    ":smile:",
-    "ü ≤ 字",
-    "two\nlines",
-    "\\[f]",
-)
+WORDS = ["a[v2]b", "c[/d]", "[bold]e[/bold]", ":smile:", "two\nlines", "\\[f]"]
+if sys.getfilesystemencoding() == "utf-8":  # or there can be no file of that name
+    WORDS.append("ü ≤ 字")
 RUN = ["run", "digits-logistic", "--subset", "100", "--budget", "6", "--method", "cgmr"]
 
 

@@ -189,8 +189,8 @@ def test_completion_can_be_installed(tmp_path):
     )
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
     (script,) = tmp_path.rglob("firstish.sh")
-    assert "_FIRSTISH_COMPLETE=complete_bash" in script.read_text()
-    assert str(script) in (tmp_path / ".bashrc").read_text()
+    assert "_FIRSTISH_COMPLETE=complete_bash" in script.read_text(encoding="utf-8")
+    assert str(script) in (tmp_path / ".bashrc").read_text(encoding="utf-8")
 
 
 def test_the_module_is_the_command():

@@ -6,7 +6,7 @@ from pathlib import Path
 from firstish.experiments.figures import FIGURES
 from firstish.problems import PROBLEMS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| (\d+) \| (.*?) \| ([\w-]+) \| `(\w+)\.png` \|$", PAGE, flags=re.M)
 
 

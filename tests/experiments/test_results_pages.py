@@ -18,13 +18,13 @@ def cells(line):
 
 @pytest.mark.parametrize("problem", KINDS)
 def test_the_page_of_a_problem_judges_what_there_is_to_judge(problem):
-    page = (RESULTS / f"{problem}.md").read_text()
+    page = (RESULTS / f"{problem}.md").read_text(encoding="utf-8")
     judged = re.findall(r"^\| (\d)\. (.*?) \| (?:holds|\*\*does not hold|cannot)", page, flags=re.M)
     assert judged == [(str(v.claim), v.text) for v in of_all_methods(problem)]
 
 
 def test_the_index_states_the_words_and_the_claims():
-    index = (RESULTS / "index.md").read_text()
+    index = (RESULTS / "index.md").read_text(encoding="utf-8")
     for word, meaning in WORDS.items():
         assert f"- *{word}*: {meaning}\n" in index
     for text, where in CLAIMS.values():
@@ -33,7 +33,7 @@ def test_the_index_states_the_words_and_the_claims():
 
 def lowest(problem):
     """The lowest f of each method and the calls of its grid, from the page."""
-    lines = (RESULTS / f"{problem}.md").read_text().splitlines()
+    lines = (RESULTS / f"{problem}.md").read_text(encoding="utf-8").splitlines()
     start = next(k for k, line in enumerate(lines) if line.startswith("| method | gap 0.01"))
     where = [cells(lines[start]).index(name) for name in ("lowest f", "grid, calls")]
     table = {}
@@ -46,7 +46,7 @@ def lowest(problem):
 
 
 def test_the_numbers_of_readme_are_those_of_the_pages():
-    lines = (ROOT / "README.md").read_text().splitlines()
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     start = next(k for k, line in enumerate(lines) if line.startswith("| lowest objective"))
     pages = [lowest(p) for p in ("cifar10-logistic", "fashion-mlp", "imagenette-resnet")]
     names = {"lazy step (ours)": "Lazy step", "L-BFGS (strong Wolfe)": "L-BFGS"}

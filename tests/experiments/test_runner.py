@@ -231,7 +231,7 @@ def test_a_step_size_that_theory_gives_is_told(tmp_path):
 
 def test_the_grid_is_tuned_and_its_price_kept(tmp_path):
     runner.run(settings("adam", budget=60), tmp_path / "r", Silent(), resume=False)
-    grid = json.loads((tmp_path / "r" / "tuning" / "adam.json").read_text())
+    grid = json.loads((tmp_path / "r" / "tuning" / "adam.json").read_text(encoding="utf-8"))
     assert [t["rate"] for t in grid["trials"]] == [1e-1, 1e-2, 1e-3, 1e-4, 1e-5]
     best = min(grid["trials"], key=lambda t: t["value"])
     assert outcomes(tmp_path / "r")["adam"]["rate"] == grid["winner"] == best["rate"]
@@ -285,9 +285,11 @@ def members(group):
     found = {}
     for entry in Path("/proc").iterdir():
         try:
-            state, _, its = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+            state, _, its = (
+                (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
+            )
             if int(its) == group and state != "Z":
-                found[int(entry.name)] = (entry / "maps").read_text()
+                found[int(entry.name)] = (entry / "maps").read_text(encoding="utf-8")
         except (OSError, ValueError):  # not a process, or no longer
             continue
     return found
@@ -348,7 +350,7 @@ def test_names_of_methods():
 
 
 def test_the_method_of_contributing_joins_by_one_line_of_the_table(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
     block, _ = re.findall(r"```python\n(.*?)```", text, flags=re.S)
     scope = {}
     exec(block, scope)
@@ -361,7 +363,7 @@ def test_the_method_of_contributing_joins_by_one_line_of_the_table(tmp_path, mon
 
 
 def test_the_problem_of_contributing_joins_by_one_line_of_the_table(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
     _, block = re.findall(r"```python\n(.*?)```", text, flags=re.S)
     scope = {}
     exec(block, scope)

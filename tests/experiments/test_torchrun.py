@@ -69,7 +69,7 @@ def test_two_ranks_write_the_records_of_one(whole, tmp_path):
     assert [[r[k] for k in keys] for r in one] == [[r[k] for k in keys] for r in two]
     for a, b in zip(one[:6], two[:6], strict=True):
         assert b["value"] == pytest.approx(a["value"], rel=1e-12)
-    assert json.loads((folder / "run.json").read_text())["processes"] == 2
+    assert json.loads((folder / "run.json").read_text(encoding="utf-8"))["processes"] == 2
 
 
 def test_a_killed_rank_ends_the_run_and_resume_goes_on_to_the_same_records(whole, tmp_path):

@@ -32,7 +32,7 @@ def start(task, out):
 
 
 def told(out, rank):
-    lines = Path(f"{out}.{rank}").read_text().splitlines()
+    lines = Path(f"{out}.{rank}").read_text(encoding="utf-8").splitlines()
     return [(tuple(n) if isinstance(n, list) else n, t) for n, t in map(json.loads, lines)]
 
 

@@ -59,7 +59,7 @@ def attempt(fault: Fault, folder: Path) -> tuple[str, str]:
     """What became of the fault, and the output if it was not caught."""
     source = copy_source(folder / fault.name)
     path = source / "firstish" / fault.file
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     found = text.count(fault.original)
     if found != 1:
         return f"FOUND {found} TIMES", fault.original

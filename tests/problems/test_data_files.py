@@ -504,7 +504,7 @@ def test_missing_packages_name_the_extra(tmp_path, monkeypatch):
 def test_data_are_never_unpickled():
     source = Path(catalogue.__file__).parent
     for path in source.glob("*.py"):
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         assert "import pickle" not in text
         assert "allow_pickle=True" not in text
         assert "torch.load" not in text

@@ -34,7 +34,7 @@ def both(task, tmp_path):
     ]
     errors = [p.communicate(timeout=280)[1] for p in processes]
     assert [p.returncode for p in processes] == [0, 0], errors
-    texts = [Path(f"{out}.{rank}").read_text().splitlines() for rank in range(2)]
+    texts = [Path(f"{out}.{rank}").read_text(encoding="utf-8").splitlines() for rank in range(2)]
     return [[json.loads(line) for line in text] for text in texts]
 
 
