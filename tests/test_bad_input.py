@@ -12,6 +12,7 @@ from torch.nn.functional import mse_loss
 import firstish
 from firstish import (
     Armijo,
+    Curvature,
     FiniteSum,
     FunctionObjective,
     ModuleObjective,
@@ -20,6 +21,7 @@ from firstish import (
     ScaledGD,
     ScaledGradient,
 )
+from firstish.scaling import Angle, algorithm_1
 
 # The paper's method is what these tests are about, not the default one.
 minimize = partial(firstish.minimize, method="CGMR")
@@ -86,7 +88,8 @@ def test_s_lpc_by_an_unknown_name_is_refused(value):
 def test_s_lpc_one_over_sigma_needs_a_sigma():
     with pytest.raises(ValueError, match=r"needs sigma > 0.*Pass a number"):
         ScaledGradient(s_lpc="1/sigma", sigma=0.0)
-    assert ScaledGradient(s_lpc="1/sigma", sigma=0.5).limited_scale() == 2.0
+    flat = Angle(grad_norm=1.0, product_norm=0.0, cosine=0.0)
+    assert algorithm_1(flat, "CG", sigma=0.5, s_lpc="1/sigma", s_nc=1.0) == (Curvature.LPC, 2.0)
 
 
 def test_settings_at_the_ends_of_their_ranges_are_accepted():
@@ -309,7 +312,10 @@ NOT_FINITE = {
     "f, not a number": (lambda x: square(x) * math.nan, "f is nan at the starting point"),
     "g": (lambda x: (x - x.detach()).abs().sqrt().sum(), "gradient is not finite.*although f is"),
     # At 0 the second derivative of |x|^1.5 is infinite, value and gradient are not.
-    "Hg": (lambda x: ((x - torch.tensor([1.0, 9.0])).abs() ** 1.5).sum(), "Hg is not finite"),
+    "Hg": (
+        lambda x: ((x - torch.tensor([1.0, 9.0])).abs() ** 1.5).sum(),
+        "Hessian-vector product is not finite",
+    ),
 }
 
 
@@ -321,7 +327,9 @@ def test_a_start_that_is_not_finite_says_which_of_f_g_and_Hg_is_not(door, loss, 
 
 
 def test_a_product_that_is_not_finite_at_the_start_says_where_and_what_to_do():
-    with pytest.raises(NonFiniteError, match=r"Hg is not finite at the starting point.*[Ss]tart"):
+    with pytest.raises(
+        NonFiniteError, match=r"product is not finite at the starting point.*[Ss]tart"
+    ):
         doors(NOT_FINITE["Hg"][0])["fun"]()
 
 

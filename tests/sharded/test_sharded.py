@@ -187,9 +187,9 @@ def test_bad_input_is_refused_on_every_rank(tmp_path):
         "restless": "differs between two evaluations at the same point",
         "batch norm": "has BatchNorm that depends on the chunk",
         "independent": "the loss does not depend on the parameters",
-        "FiniteSum": "`FiniteSum(model)` got parameters that are sharded",
+        "FiniteSum": "`FiniteSum(model)` got sharded parameters",
         "ModuleObjective": "Use `firstish.ShardedSum(model, loss_fn, data)`",
-        "ScaledGD": "`ScaledGD(params)` got parameters that are sharded",
+        "ScaledGD": "`ScaledGD(params)` got sharded parameters",
         "length": "got an x0 of 3 numbers",
     }
     assert told.keys() == expected.keys()

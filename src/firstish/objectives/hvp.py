@@ -100,23 +100,20 @@ def gradient_difference(
     if v_norm == 0:
         return Product(torch.zeros_like(v))
 
-    def over(distance: float) -> Product:
+    def over(distance: float) -> tuple[Product, float]:
         return _difference_over(distance, gradient, x, g, v, v_norm, root, grad_scale)
 
     if distance is not None:
-        return over(distance)
+        return over(distance)[0]
     x_norm = norm(x)
     distance = root * (1 + x_norm)
-    product = over(distance)
-    length = norm(product.vector)
+    product, length = over(distance)
     if x_norm < distance and not length / v_norm * distance < norm(g) and x_norm > SHORTEST:
         distance = root * x_norm
-        product = over(distance)
-        length = norm(product.vector)
+        product, length = over(distance)
     while not math.isfinite(length) and distance * root > max(eps * x_norm, SHORTEST):
         distance *= root
-        product = over(distance)
-        length = norm(product.vector)
+        product, length = over(distance)
     return product
 
 
@@ -129,8 +126,8 @@ def _difference_over(
     v_norm: float,
     root: float,
     grad_scale: float,
-) -> Product:
-    """The difference over `distance`; `root` is sqrt(eps)."""
+) -> tuple[Product, float]:
+    """The difference over `distance`, and its length; `root` is sqrt(eps)."""
     # --8<-- [start:difference]
     e, natural = distance / v_norm, root * grad_scale / distance
     rounding = 2 * root * natural
@@ -138,8 +135,9 @@ def _difference_over(
     # --8<-- [end:difference]
     length, cosine = norm_and_cosine(vector, v, v_norm)
     if abs(cosine * length / v_norm) > min(1000 * root, 0.01) * natural:
-        return Product(vector, relative_error=root, absolute_error=rounding)
+        return Product(vector, relative_error=root, absolute_error=rounding), length
     other = (g - gradient(add(x, v, -e))) / e
-    length, cosine = norm_and_cosine(vector - other, v, v_norm)
-    truncation = abs(cosine * length / v_norm) / 2
-    return Product((vector + other) / 2, root, rounding + truncation)
+    gap, cosine = norm_and_cosine(vector - other, v, v_norm)
+    truncation = abs(cosine * gap / v_norm) / 2
+    mean = (vector + other) / 2
+    return Product(mean, root, rounding + truncation), norm(mean)
