@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
+import torch._dynamo  # noqa: F401  (which torch.optim imports when it is first used)
 from matplotlib import pyplot as plt
 from plotly.offline import get_plotlyjs
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from firstish.experiments.claims import CLAIMS, WORDS, Verdict, judge
 from firstish.experiments.figures import draw_all
+from firstish.experiments.sessions import every
 from firstish.experiments.summary import GAPS, Line, Reached, Summary, summarise
 from firstish.experiments.winners import HEADERS, cells, grids
 from firstish.problems import get
@@ -175,8 +176,8 @@ def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
         "",
         f"On {rows}, {run['dtype']}, seed {run['seed']}, up to {run['budget']:,} oracle calls a "
         f"method and for each step size of a grid (an iteration that has begun is finished), "
-        f"firstish {run['firstish']}, torch "
-        f"{run['torch']}, threads: {run['threads']}. "
+        f"firstish {every(run, 'firstish')}, torch "
+        f"{every(run, 'torch')}, threads: {every(run, 'threads')}. "
         + (
             "Seconds are the processor's."
             if run.get("processor_time")
