@@ -19,6 +19,7 @@ class ChoosingObjective(Protocol):
     product: products.ProductChoice
     grad_scale: float  # the largest gradient norm seen
     eps: float
+    raised: Exception | None  # the last error of the loss itself
 
 
 class ChoosingPoint(Point):
@@ -37,6 +38,8 @@ class ChoosingPoint(Point):
         try:
             exact = self._exact(v)
         except (RuntimeError, NotImplementedError) as error:
+            if error is self.objective.raised:
+                raise  # it was not the second derivative that failed
             choice.fall_back(error)
             return self._difference(v)
         if choice.mode == "double-backward":

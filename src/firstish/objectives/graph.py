@@ -59,6 +59,7 @@ class GraphObjective(ABC):
     """What function, module and closure objectives share; see `FunctionObjective` for arguments."""
 
     root: nn.Module | None = None  # for the names in errors
+    raised: Exception | None = None  # the last error of the loss itself
     flat_leaf = True  # whether autograd's leaf is the vector itself
     one_graph = False  # whether only the newest graph is valid; then `is_current` tells
 
@@ -110,7 +111,11 @@ class GraphObjective(ABC):
         return self._counted(x, graph) if self._looked else self._first_run(x, graph)
 
     def _counted(self, x: Tensor, graph: bool) -> Evaluation:
-        run = self.evaluate(x, graph)
+        try:
+            run = self.evaluate(x, graph)
+        except Exception as error:
+            self.raised = error
+            raise
         self.meter.passes += 1 if run.grads is None else 2
         return run
 
