@@ -18,6 +18,7 @@ from attacks.tally import Tally
 
 ATTACKS: tuple[str, ...] = (
     "line_searches",
+    "interrupts",
     "archives",
     "kills",
     "damage",

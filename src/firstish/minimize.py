@@ -154,8 +154,16 @@ def minimize(
             status = _drive(run, limits, callback, history, shape)
         finally:
             if isinstance(x0, nn.Module) and isinstance(objective, ModuleObjective | RowSum):
-                objective.load(run.point.x)  # also after Ctrl-C: what was reached is not lost
+                _load(objective, run.point.x)  # also after Ctrl-C: what was reached is not lost
         return _result(run, status, history, shape)
+
+
+def _load(objective: ModuleObjective | RowSum, x: Tensor) -> None:
+    try:
+        objective.load(x)
+    except BaseException:  # a Ctrl-C in the middle of it
+        objective.load(x)
+        raise
 
 
 def _require_same(objective: Objective, method: AnyMethod, limits: Limits) -> None:

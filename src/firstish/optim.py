@@ -22,7 +22,7 @@ from firstish.objectives.closure import Closure, ClosureObjective, Skipped
 from firstish.objectives.in_use import in_use
 from firstish.objectives.layout import Layout
 from firstish.objectives.product_selector import Mode, ProductSelector
-from firstish.objectives.random_state import RandomState
+from firstish.objectives.random_state import Outside, RandomState
 from firstish.objectives.shared import revive
 from firstish.objectives.turns import Stream
 from firstish.records import Entry, Row
@@ -174,8 +174,8 @@ class ScaledGD(Optimizer):
         clock = Clock()
         memory = self._memory()
         before = objective.meter.copy()
-        kept = self._kept
-        point = self._begin(objective, closure, memory)
+        kept, left, outside = self._kept, self._left, Outside.capture()
+        point = self._begin(objective, closure, memory, outside.state)
         try:
             if point is kept and not self._trusted:
                 objective.expect(kept)
@@ -191,23 +191,29 @@ class ScaledGD(Optimizer):
             if objective.random_after is not None and not (self._reuse and memory["iterations"]):
                 self._stream.draw("ScaledGD.step(closure)", moves=not self._reuse)
             objective.keep(new.x)
+            row = Entry(memory["iterations"], *known, point.value, point.grad_norm, step).row()
+            self._finish(objective, point, new)
+            spent = self._sum(memory, objective.meter.since(before), clock)
+            learnt = {
+                **dict(zip(_SPENT, spent, strict=True)),
+                "method": {f.name: getattr(state, f.name) for f in fields(state)},
+                "numbers": point.x.numel(),
+                "iterations": memory["iterations"] + 1,
+                "grad_scale": objective.product.grad_scale,
+            }
+            if self._reuse and "random" not in memory:
+                learnt["random"] = objective.random.to_tensors()
+            memory.update(learnt)  # at once and last: until here the step can be undone
         except BaseException as error:
-            objective.write(point.x)
-            objective.restore_buffers()
+            objective.undo()
+            self._left = left
+            outside.put_back()
             if isinstance(error, Skipped):
                 return self._skip(objective)
             raise
-        self.last_step = Entry(
-            memory["iterations"], *known, point.value, point.grad_norm, step
-        ).row()
-        self.last_aux = new.aux
-        self._finish(objective, point, new)
-        spent = self._sum(memory, objective.meter.since(before), clock)
-        memory.update(zip(_SPENT, spent, strict=True))
-        memory["method"] = {f.name: getattr(state, f.name) for f in fields(state)}
-        memory["numbers"] = point.x.numel()
-        memory["iterations"] += 1
-        memory["grad_scale"] = objective.product.grad_scale
+        self.last_step, self.last_aux = row, new.aux
+        if self._reuse:
+            self._kept = new
         objective.may_skip = True
         if step.failure in (Failure.LINE_SEARCH, Failure.ROUNDING):
             warnings.warn(
@@ -350,12 +356,14 @@ class ScaledGD(Optimizer):
         return self._objective
 
     def _begin(
-        self, objective: ClosureObjective, closure: Closure, memory: dict[str, Any]
+        self,
+        objective: ClosureObjective,
+        closure: Closure,
+        memory: dict[str, Any],
+        random: RandomState,
     ) -> Point:
         """The point to step from: the kept one if it may be reused, else a new one."""
-        random = RandomState.capture()
-        if self._reuse:  # one random state, so one loss, for the whole run
-            memory.setdefault("random", random.to_tensors())
+        if self._reuse and "random" in memory:  # one random state, so one loss, for the whole run
             random = RandomState.from_tensors(memory["random"])
         others = self._others_grads(objective.parameters)
         start = objective.begin(closure, random, self.method.depth, others)
@@ -366,7 +374,6 @@ class ScaledGD(Optimizer):
         """Leave buffers, `.grad` and the random state as one ordinary evaluation would."""
         if self._reuse:
             new.accept()
-            self._kept = new
         else:
             new.release()
         objective.restore_buffers()  # those of the accepted point, or of the start if there is none

@@ -54,6 +54,7 @@ class AutogradObjective(ABC):
     """
 
     root: nn.Module | None = None  # for the names of modules in errors
+    raised: Exception | None = None  # the last error of the loss itself
     flat_leaf = True  # the leaf of the graph is the vector x itself
     one_graph = False  # True if only the newest graph is valid; see `is_current`
 
@@ -100,7 +101,11 @@ class AutogradObjective(ABC):
         return self._counted(x, graph) if self._checked else self._first_run(x, graph)
 
     def _counted(self, x: Tensor, graph: bool) -> Evaluation:
-        run = self.evaluate(x, graph)
+        try:
+            run = self.evaluate(x, graph)
+        except Exception as error:
+            self.raised = error
+            raise
         self.meter.passes += 1 if run.grads is None else 2
         return run
 

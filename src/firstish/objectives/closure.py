@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +20,15 @@ from firstish.objectives.watch import Buffers, graph_eps, touched_buffers
 from firstish.vectors import dot
 
 Closure = Callable[[], object]
+
+
+class Found(NamedTuple):
+    """What a step finds, and leaves if it fails."""
+
+    x: Tensor
+    grads: list[Tensor | None]
+    buffers: Buffers | None
+    values: Sequence[Tensor]  # of the buffers
 
 
 class Skipped(Exception):
@@ -59,6 +69,7 @@ class ClosureObjective(AutogradObjective):
 
     flat_leaf = False
     one_graph = True
+    _written: Tensor | None  # what the live parameters hold; None while it is being written
 
     def __init__(
         self, parameters: Sequence[Tensor], *, trial_depth: Depth, product: Mode, check: bool
@@ -90,13 +101,31 @@ class ClosureObjective(AutogradObjective):
     ) -> AutogradPoint:
         """Use this closure and this random state from now on; the live parameters as a point."""
         self._closure = closure
-        self._random = random
+        self.random = random  # every evaluation replays it
         self._starting = True
         self._others_grads = others_grads
-        self._written = self.layout.flatten([p.detach() for p in self.parameters])
+        x = self._written = self.layout.flatten([p.detach() for p in self.parameters])
         if self._buffers is not None:
             self._committed = self._buffers.read()
-        return AutogradPoint(self, self._written, depth)
+        self._found = Found(x, [p.grad for p in self.parameters], self._buffers, self._committed)
+        return AutogradPoint(self, x, depth)
+
+    def undo(self) -> None:
+        """Leave parameters, buffers, `.grad` and hooks as `begin` found them.
+
+        Wherever the step was interrupted, also in the middle of a write.
+        """
+        found = self._found
+        self._written = self._newest = None
+        self.write(found.x)
+        for p, grad in zip(self.parameters, found.grads, strict=True):
+            p.grad = grad
+        if found.buffers is not None:
+            found.buffers.write(found.values)
+        elif self._buffers is not None:  # met in this step; not all of them, if that was cut short
+            self._buffers.unhook()
+            self._buffers.write(self._buffers.before)
+        self._buffers, self._committed, self._dirty = found.buffers, found.values, False
 
     def keep(self, x: Tensor) -> None:
         """Leave x in the live parameters, and remember that nobody has written to them since."""
@@ -105,6 +134,7 @@ class ClosureObjective(AutogradObjective):
 
     def untouched(self, x: Tensor) -> bool:
         """Whether the live parameters still hold what `keep` left, so that its graph is valid."""
+        assert self._written is not None  # by `begin`
         same = self._versions == self._version() and torch.equal(self._written, x)
         if same:
             self._written = x
@@ -132,6 +162,7 @@ class ClosureObjective(AutogradObjective):
     def write(self, x: Tensor) -> None:
         """Put x into the live parameters, to the bit."""
         if x is not self._written:
+            self._written = None
             self.layout.write(x, self.parameters)
             self._written = x
 
@@ -186,7 +217,7 @@ class ClosureObjective(AutogradObjective):
             p.grad = None
         marks = self._mark()
         try:
-            with torch.enable_grad(), self._random.replayed() as drew:
+            with torch.enable_grad(), self.random.replayed() as drew:
                 returned = self._closure()
                 self.random_after = RandomState.capture() if drew() else None
             return returned, self._unmarked(marks)

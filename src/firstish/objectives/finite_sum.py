@@ -98,7 +98,11 @@ class FiniteSum(RowSum):
         device = self.layout.device
         inputs, targets = mapped(chunk, lambda t: t.to(device, non_blocking=True))
         buffers = self._function.buffers()
-        result, _ = self._function(leaf, inputs, (targets, rows), buffers)
+        try:
+            result, _ = self._function(leaf, inputs, (targets, rows), buffers)
+        except Exception as error:
+            self.raised = error
+            raise
         assert isinstance(result, Sum)
         return result
 

@@ -94,8 +94,15 @@ class ModuleObjective(AutogradObjective):
             buffers=list(buffers.values()),
         )
 
-    @torch.no_grad()
     def commit(self, buffers: Sequence[Tensor]) -> None:
-        """Write the buffers of an accepted point into the model."""
-        for buffer, new in zip(self.model.buffers(), buffers, strict=True):
-            buffer.copy_(new)
+        """Write the buffers of an accepted point into the model, all of them."""
+        try:
+            self._write(buffers)
+        except BaseException:  # a Ctrl-C in the middle of it
+            self._write(buffers)
+            raise
+
+    @torch.no_grad()
+    def _write(self, buffers: Sequence[Tensor]) -> None:
+        for mine, new in zip(self.model.buffers(), buffers, strict=True):
+            mine.copy_(new)

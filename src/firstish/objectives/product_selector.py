@@ -18,8 +18,18 @@ from firstish.vectors import norm
 Mode = Literal["auto", "double-backward", "difference", "gauss-newton"]
 
 
+class Evaluating(Protocol):
+    """What the selector needs of an objective."""
+
+    raised: Exception | None  # the last error of the loss itself
+
+
 class Differentiable(Protocol):
     """The interface of a point that the selector uses."""
+
+    @property
+    def objective(self) -> Evaluating:
+        """The objective."""
 
     @property
     def x(self) -> Tensor:
@@ -88,6 +98,8 @@ class ProductSelector:
         try:
             exact = point.exact_product(v)
         except (RuntimeError, NotImplementedError) as error:
+            if error is point.objective.raised:
+                raise  # the loss failed, not its second derivative
             self.fall_back(error)
             return self.difference(point, v)
         return exact if self.mode == "double-backward" else self._confirmed(point, exact, v)

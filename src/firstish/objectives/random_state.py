@@ -133,6 +133,25 @@ class RandomState:
         return cls(states["cpu"][0], tuple(states["cuda"]), next(iter(states["mps"]), None))
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """The generators before an evaluation, for when Ctrl-C interrupts the replay that sets them."""
+
+    state: RandomState
+    nested: bool  # whether it is inside of another evaluation of this thread
+
+    @classmethod
+    def capture(cls) -> Outside:
+        """The generators now."""
+        return cls(RandomState.capture(), TURNS.mine())
+
+    def put_back(self) -> None:
+        """Leave the generators as they were, and the turn to others."""
+        if not self.nested:
+            TURNS.abandon()
+        self.state.restore()
+
+
 class Replay:
     """Every evaluation from the same random state, at no cost for a loss that draws no numbers.
 
@@ -147,8 +166,13 @@ class Replay:
         """Evaluate with gradients on: the loss may need a graph of its own."""
         if self.draws is False and torch.is_grad_enabled():
             return evaluate(*args)  # the usual case costs nothing
-        with torch.enable_grad(), self._state.replayed() as drew:
-            result = evaluate(*args)
-            if self.draws is None:
-                self.draws = drew()
-            return result
+        outside = Outside.capture()
+        try:
+            with torch.enable_grad(), self._state.replayed() as drew:
+                result = evaluate(*args)
+                if self.draws is None:
+                    self.draws = drew()
+                return result
+        except BaseException:
+            outside.put_back()
+            raise

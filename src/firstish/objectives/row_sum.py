@@ -56,6 +56,7 @@ class RowSum(ABC):
     """Sums over rows in chunks, samples of them, and processes; see `FiniteSum` for arguments."""
 
     call: ClassVar[str]  # the call to name in errors
+    raised: Exception | None = None  # the last error of the loss itself
 
     def __init__(
         self,

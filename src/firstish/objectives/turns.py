@@ -90,6 +90,13 @@ class Turns:
                 self._now = None
             change.notify()
 
+    def abandon(self) -> None:
+        """End this thread's turn, if it has one, whose end was interrupted."""
+        with self.guard as change:
+            if self.mine():
+                self._now = None
+                change.notify()
+
 
 TURNS = Turns()
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules import module as torch_modules
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -29,9 +30,25 @@ class Buffers:
         self.places: list[tuple[nn.Module, str]] = []
         self.before: list[Tensor] = []  # copies from before their module ran
         self.eps = 0.0  # the largest unit roundoff in the graphs of their outputs
+        self.roots: list[nn.Module] = []  # those that were called from outside of any
+        self.hooks: tuple[object, ...] = ()  # the functions by which they are found
+
+    def unhook(self) -> None:
+        """Remove whatever hooks an interruption has left.
+
+        One that came between torch's registering a hook and our having its handle leaves nothing to
+        remove it by, so they are looked for where torch keeps them, which is private to it.
+        """
+        kept: list[tuple[dict[int, Any], ...]] = [(torch_modules._global_forward_pre_hooks,)]
+        kept += [(m._forward_hooks, m._forward_hooks_always_called) for m in self.roots]
+        for hooks, *flags in kept:
+            for key in [key for key, hook in hooks.items() if hook in self.hooks]:
+                for entries in (hooks, *flags):
+                    entries.pop(key, None)
 
     def add(self, root: nn.Module) -> None:
         """Add a module and all in it."""
+        self.roots.append(root)
         known = {module for module, _ in self.places}
         for module in root.modules():
             if module in known:
@@ -46,8 +63,11 @@ class Buffers:
 
     @torch.no_grad()
     def write(self, values: Sequence[Tensor]) -> None:
-        """Put them all back, in place where the module has not replaced them."""
-        for (module, name), value in zip(self.places, values, strict=True):
+        """Put them all back, in place where the module has not replaced them.
+
+        A place may lack its value: it was being added when Ctrl-C came, before its module ran.
+        """
+        for (module, name), value in zip(self.places, values, strict=False):
             live = getattr(module, name)
             if live.shape == value.shape:
                 live.copy_(value)
@@ -76,13 +96,15 @@ def touched_buffers(found: Buffers) -> Iterator[None]:
         handles.append(_hook(register_module_forward_pre_hook, enter))
         found.eps = max([found.eps, *map(graph_eps, _with_graph(output))])
 
+    found.hooks = enter, leave
     handles.append(_hook(register_module_forward_pre_hook, enter))
     try:
         # torch.compile notices the hook; it is gone before the compiled module runs.
         with ignored("Using `torch.compile.*global hooks"):
             yield
     finally:
-        handles.pop().remove()
+        while handles:  # none, if Ctrl-C came while one took the other's place
+            handles.pop().remove()
 
 
 class Here:
