@@ -4,18 +4,35 @@ import json
 
 import pytest
 import torch
+from noise import Noise
+from tolerances import SEEDS, agreeing, allowed, distance
 from trace_run import STEPS, STORED, net, trace
 
 
+def parted(row):
+    """What was decided in a row, and its numbers."""
+    numbers = {k: v for k, v in row.items() if isinstance(v, float)}
+    return {k: v for k, v in row.items() if k not in numbers}, list(numbers.values())
+
+
+def other_roundings(seed):
+    with Noise(seed):
+        return [parted(row) for row in trace()]
+
+
 def test_the_run_is_the_stored_one():
-    stored, rows = json.loads(STORED.read_text(encoding="utf-8")), trace()
-    assert len(stored) == len(rows) == STEPS
-    for row, expected in zip(rows[:10], stored[:10], strict=True):
-        numbers = {k: v for k, v in expected.items() if isinstance(v, float)}
-        assert {k: row[k] for k in numbers} == pytest.approx(numbers, rel=1e-9, abs=1e-12)
-        assert {k: v for k, v in row.items() if k not in numbers} == {
-            k: v for k, v in expected.items() if k not in numbers
-        }
+    """As far as the run's own growth of errors allows: `tolerances`."""
+    stored = [parted(row) for row in json.loads(STORED.read_text(encoding="utf-8"))]
+    ours = [parted(row) for row in trace()]
+    assert len(stored) == len(ours) == STEPS
+    others = [other_roundings(seed) for seed in SEEDS]
+    same = min(agreeing([d for d, _ in ours], [d for d, _ in other]) for other in others)
+    numbers = [[row for _, row in rows] for rows in (ours[:same], *others)]
+    bounds = allowed(numbers[0], numbers[1:])
+    assert len(bounds) >= 20
+    for (decided, row), (expected, values), bound in zip(ours, stored, bounds, strict=False):
+        assert decided == expected
+        assert distance(row, values) <= bound
 
 
 def test_the_run_is_repeated_to_the_bit():
