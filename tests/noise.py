@@ -11,9 +11,11 @@ moved one unit in the last place up, down or not at all. What is moved:
   needed no rounding (`_exact`): 2 x, the sum of small whole numbers, exp(0); nor x + y where y is
   too small to change x.
 
-The noise is a function of the seed, the operation, the result's bits and, in contractions, its
+The noise is a function of the seed, the operation, the result's mantissa and, in contractions, its
 place in the tensor. As on a real processor the same operation on the same numbers gives the same
-bits: a resumed run repeats the run, and a failure repeats with its seed.
+bits, and powers of two and signs factor out: what must be equal to the bit within one process (a
+resumed run, the same steps by two front doors, f in other units) still is, and a failure repeats
+with its seed.
 """
 
 from __future__ import annotations
@@ -86,7 +88,8 @@ class Noise(TorchDispatchMode):
         if result.dtype not in INTEGERS or result.size == 0:
             return
         bits = result.view(INTEGERS[result.dtype])
-        mixed = bits.astype(np.uint64) ^ _key(self.seed, name)
+        mantissa = bits & ((1 << MANTISSA[result.dtype]) - 1)
+        mixed = mantissa.astype(np.uint64) ^ _key(self.seed, name)
         if name not in SINGLE and name not in ELEMENTWISE:  # a sum's order depends on its place
             mixed += np.arange(bits.size, dtype=np.uint64).reshape(bits.shape)
         moves = np.isfinite(result) & (result != 0)

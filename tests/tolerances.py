@@ -15,9 +15,13 @@ COARSE = 1e-6  # relative to 1 + |x|: a wrong formula differs by more, in the fi
 SEEDS = range(5)
 
 
-def summed(n, eps=EPS):
-    """Relative error of a sum of n products of one sign, in any order: n + 1 roundings each way."""
-    return 2 * (n + 1) * eps
+def summed(n, cancellation=1.0, eps=EPS):
+    """How far two sums of n products may differ, relative to the sum, in whatever order each is.
+
+    n + 1 roundings on either side. `cancellation` is the sum of absolute values over the sum: 1
+    where all terms have one sign.
+    """
+    return 2 * (n + 1) * cancellation * eps
 
 
 def rounded_otherwise(function, seed):
