@@ -9,7 +9,8 @@ from linear_cases import SETTINGS, Setting, make
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from firstish import Armijo, LinearModel, ScaledGradient, baselines, families, minimize
-from firstish.experiments import storage
+from firstish.experiments import checkpoints
+from firstish.experiments.rows import Mark
 from firstish.loop import Limits, Run, Status
 from firstish.objectives.linear import REFRESH
 
@@ -162,8 +163,8 @@ def test_a_run_saved_at_any_step_goes_on_to_the_same_bits(tmp_path, sparse, scal
     wanted, end = rows(whole, steps), whole.here()._replace(seconds=0)
     begun = Run(made.linear, x0, method)
     before = rows(begun, cut)
-    storage.save_checkpoint(tmp_path / "c.npz", begun.snapshot(), 0)
-    snapshot, _ = storage.load_checkpoint(tmp_path / "c.npz", method.init(whole.point), x0)
+    checkpoints.save(tmp_path / "c.npz", begun.snapshot(), Mark())
+    snapshot, _ = checkpoints.load(tmp_path / "c.npz", method.init(whole.point), x0)
     resumed = Run(made.linear, x0, method, resume=snapshot)
     assert before + rows(resumed, steps - cut) == wanted
     assert resumed.here()._replace(seconds=0) == end

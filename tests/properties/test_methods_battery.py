@@ -27,7 +27,8 @@ from firstish import (
     Status,
     minimize,
 )
-from firstish.experiments.storage import load_checkpoint, save_checkpoint
+from firstish.experiments import checkpoints
+from firstish.experiments.rows import Mark
 from firstish.loop import Limits, Run
 from firstish.methods import Failure
 from firstish.scaling import Curvature
@@ -170,9 +171,9 @@ def test_a_run_goes_on_from_its_checkpoint_to_the_same_bits(name, stop, tmp_path
         whole.advance(Limits())
         cut.advance(Limits())
     path = tmp_path / "run.npz"
-    save_checkpoint(path, cut.snapshot(), offset=7)
-    snapshot, offset = load_checkpoint(path, method.init(cut.point), VALLEY)
-    assert offset == 7
+    checkpoints.save(path, cut.snapshot(), Mark(7, 3))
+    snapshot, mark = checkpoints.load(path, method.init(cut.point), VALLEY)
+    assert mark == Mark(7, 3)
     resumed = started(snapshot)
     for _ in range(6):
         one, two = whole.advance(Limits()), resumed.advance(Limits())
