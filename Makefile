@@ -17,7 +17,7 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 THREADS := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} MKL_NUM_THREADS=$${MKL_NUM_THREADS:-1}
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all test-everywhere test-oldest lint types unit docs mutations bench bench-linear bench-estimators race bench-memory bench-processes bench-sample attack format clean
+.PHONY: help setup run test test-all test-everywhere test-noise test-oldest lint types unit docs mutations bench bench-linear bench-estimators race bench-memory bench-processes bench-sample attack format clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -43,6 +43,11 @@ test-all: $(HEAVY) ## the heavy tests: the page in Chromium, TensorBoard, traine
 # ARGS=--list names them; ARGS='narrow two-threads -- tests/experiments' takes two of them and some tests.
 test-everywhere: $(STAMP) ## `make test` in 22 environments: threads, locales, offline, one core, ...
 	$(BIN)/python tests/environments.py $(ARGS)
+
+# Each seed is the arithmetic of another processor: tests/noise.py. All seeds run, whatever the first ones say.
+test-noise: $(STAMP) ## the numerical tests with torch's results an ulp off, five times (ARGS='5 6': these seeds)
+	@for seed in $(or $(ARGS),0 1 2 3 4); do echo "noise of seed $$seed"; \
+		$(THREADS) $(BIN)/pytest -q -n 2 --noise $$seed || failed=1; done; exit $${failed:-0}
 
 # Fetches 2.5 GB: that torch has no build without CUDA on PyPI.
 test-oldest: $(STAMP) ## the core's tests on the oldest torch we claim (5 GB on disk)
