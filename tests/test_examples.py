@@ -63,7 +63,7 @@ SAYS = {
         r"^lazy +CONVERGED",
     ],
     "curvature_panel.py": [
-        r"│ 11 +│ \d",  # the last row of the table, without a terminal
+        r"[│|] 11 +[│|] \d",  # the last row of the table, without a terminal
         r"curvature met so far: .*SPC \d+$",
         r"budget of iterations is spent",
         r"^drawn: curvature.png",
