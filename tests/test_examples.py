@@ -88,7 +88,7 @@ def test_an_example_runs(name, tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=1000,
         cwd=tmp_path,
     )
     assert run.returncode == 0, run.stderr

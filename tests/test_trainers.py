@@ -302,7 +302,7 @@ def test_a_model_in_ddp_is_refused_on_every_rank(tmp_path):
         for rank in range(2)
     ]
     for process in ranks:
-        said, _ = process.communicate(timeout=240)
+        said, _ = process.communicate(timeout=1000)
         assert "DistributedDataParallel on 2 processes" in said
         assert "process_group=" in said
         assert "`FiniteSum(model=...)` is wrapped in DistributedDataParallel" in said

@@ -296,7 +296,7 @@ def members(group):
 
 
 def wait_for(condition):
-    deadline = time.monotonic() + 200  # for a machine that has much else to do
+    deadline = time.monotonic() + 1000  # for a machine that has much else to do
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -327,7 +327,7 @@ def test_ctrl_c_ends_a_grid_in_processes_at_once(tmp_path, stage):
     try:
         wait_for(lambda: STAGES[stage](members(process.pid)))
         os.killpg(process.pid, signal.SIGINT)
-        told, _ = process.communicate(timeout=200)
+        told, _ = process.communicate(timeout=1000)
         wait_for(lambda: not members(process.pid))
     finally:
         if members(process.pid):

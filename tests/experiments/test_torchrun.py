@@ -52,7 +52,7 @@ def rows(folder):
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two") / "run"
     process = start(folder)
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=1000)
     assert process.returncode == 0, output
     return folder, output
 
@@ -63,7 +63,7 @@ def test_two_ranks_write_the_records_of_one(whole, tmp_path):
     assert (folder / "report.html").exists()
     alone = tmp_path / "alone"
     command = [sys.executable, "-m", "firstish", "run", *ARGUMENTS, "--out", str(alone), "--quiet"]
-    subprocess.run(command, env=ENVIRONMENT, check=True, timeout=240)
+    subprocess.run(command, env=ENVIRONMENT, check=True, timeout=1000)
     one, two = rows(alone), rows(folder)
     keys = ("iteration", "oracle_calls", "curvature", "scaling", "step_size", "trials")
     assert [[r[k] for k in keys] for r in one] == [[r[k] for k in keys] for r in two]
@@ -77,7 +77,7 @@ def test_a_killed_rank_ends_the_run_and_resume_goes_on_to_the_same_records(whole
     script.write_text(KILLED)
     # torchrun looks every 10 seconds only: it would end the other rank before that has spoken.
     process = start(folder, script=[str(script)], options=["--monitor-interval", "10"])
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=1000)
     assert process.returncode != 0, output
     assert "Go on with: torchrun --nproc-per-node 2 -m firstish run" in output.replace("\n", " ")
     words = ["run", ARGUMENTS[0], "--out", str(folder), "--resume"]
@@ -86,19 +86,19 @@ def test_a_killed_rank_ends_the_run_and_resume_goes_on_to_the_same_records(whole
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=1000,
         check=False,
     )
     assert refused.returncode == 2
     assert "Use `torchrun --nproc-per-node 2 -m firstish run" in refused.stderr.replace("\n", " ")
     process = start(folder, "--resume")
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=1000)
     assert process.returncode == 0, output
     assert rows(folder) == rows(whole[0])
 
 
 def test_a_folder_that_is_taken_stops_all_ranks(whole):
     process = start(whole[0])
-    output, _ = process.communicate(timeout=240)
+    output, _ = process.communicate(timeout=1000)
     assert process.returncode != 0
     assert "holds a run. Go on with --resume" in output.replace("\n", " ")

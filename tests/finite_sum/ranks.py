@@ -288,7 +288,7 @@ def main():
         init_method=f"file://{sys.argv[2]}.meet",
         rank=rank,
         world_size=2,
-        timeout=timedelta(seconds=200),
+        timeout=timedelta(seconds=1000),
     )
     with open(f"{sys.argv[2]}.{rank}", "w") as file:
         for name, told in globals()[sys.argv[1]](rank, dist.group.WORLD):

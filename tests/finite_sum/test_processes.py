@@ -39,7 +39,7 @@ def told(out, rank):
 def both(task, tmp_path):
     out = tmp_path / task
     processes = start(task, out)
-    errors = [p.communicate(timeout=280)[1] for p in processes]
+    errors = [p.communicate(timeout=1000)[1] for p in processes]
     assert [p.returncode for p in processes] == [0, 0], errors
     return told(out, 0), told(out, 1)
 
@@ -155,7 +155,7 @@ def test_linear_models_that_differ_are_refused_on_every_rank(tmp_path):
 def test_a_killed_rank_ends_the_other_with_the_reason(tmp_path):
     out = tmp_path / "lost"
     processes = start("lost", out)
-    errors = [p.communicate(timeout=280)[1] for p in processes]
+    errors = [p.communicate(timeout=1000)[1] for p in processes]
     assert [p.returncode for p in processes] == [3, -9], errors[0]
     ((_, message),) = told(out, 0)
     assert "lost or did not answer in time (this is rank 0 of 2)" in message
@@ -165,7 +165,7 @@ def test_a_stalled_rank_ends_the_other_by_the_time_out(tmp_path):
     out = tmp_path / "stalled"
     zero, one = start("stalled", out)
     try:
-        _, error = zero.communicate(timeout=280)
+        _, error = zero.communicate(timeout=1000)
         assert one.poll() is None  # it sleeps on
     finally:
         one.kill()

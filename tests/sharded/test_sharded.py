@@ -32,7 +32,7 @@ def both(task, tmp_path):
         )
         for rank in range(2)
     ]
-    errors = [p.communicate(timeout=280)[1] for p in processes]
+    errors = [p.communicate(timeout=1000)[1] for p in processes]
     assert [p.returncode for p in processes] == [0, 0], errors
     texts = [Path(f"{out}.{rank}").read_text(encoding="utf-8").splitlines() for rank in range(2)]
     return [[json.loads(line) for line in text] for text in texts]

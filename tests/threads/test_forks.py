@@ -15,7 +15,7 @@ from torch import nn
 from firstish import FunctionObjective, ModuleObjective, ScaledGD, minimize
 from firstish.objectives import in_use, shared, turns, watch
 
-SECONDS = 60  # after which a child that hangs fails the test
+SECONDS = 600  # after which a child that hangs fails the test
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
