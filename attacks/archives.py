@@ -23,7 +23,7 @@ from pathlib import Path
 from attacks.hostile import damaged, made
 from attacks.readers import Reader, readers
 from attacks.tally import Tally
-from firstish.problems.data import DataError
+from firstish.problems.datasets import DataError
 
 DAMAGED = 400  # damaged files for each reader, at full effort
 ROUNDS = 2  # times through the files that are made, at full effort

@@ -17,12 +17,13 @@ from pathlib import Path
 
 from attacks import small_runs
 from attacks.tally import Tally
-from firstish.experiments import checkpoints, runner, storage
+from firstish.experiments import runner
 from firstish.experiments.methods import Choice
 from firstish.experiments.observers import Silent
-from firstish.experiments.rows import Mark, read_rows
-from firstish.experiments.storage import DamagedError
-from firstish.records import Row
+from firstish.experiments.storage import checkpoints, files
+from firstish.experiments.storage.files import DamagedError
+from firstish.experiments.storage.rows import Mark, read_rows
+from firstish.result import Row
 
 ONE = replace(small_runs.SMALL, methods=(Choice("mr"),))
 RESUMED = 60  # damaged checkpoints that are gone on from to the end
@@ -120,7 +121,7 @@ def _unfinished(place: Path, draw: random.Random, step: int) -> Tally:
 def _finished(place: Path, draw: random.Random, step: int) -> Tally:
     tally, path = Tally("a byte of a finished record"), place / "whole" / "cgmr.jsonl"
     right = path.read_bytes()
-    written = storage.read_json(path.with_name("summary.json"))["records"]["cgmr"]
+    written = files.read_json(path.with_name("summary.json"))["records"]["cgmr"]
     for k in changed(path, draw, step):
         line = right[:k].count(b"\n") + 1
         _judge(tally, path, k, line, lambda: read_rows(path, Mark(*written)) and False)
@@ -132,11 +133,11 @@ def _others(place: Path, draw: random.Random, step: int) -> Tally:
     tally = Tally("a byte of run, summary or tuning")
     for name in ("run.json", "summary.json", "tuning/adam.json"):
         path = place / "whole" / name
-        right = storage.read_json(path)
+        right = files.read_json(path)
         for k in changed(path, draw, step):
 
             def same(path: Path = path, right: dict[str, object] = right) -> bool:
-                return storage.read_json(path).items() >= right.items()
+                return files.read_json(path).items() >= right.items()
 
             _judge(tally, path, k, None, same)
     return tally

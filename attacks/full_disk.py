@@ -15,7 +15,7 @@ from unittest import mock
 
 from attacks import small_runs
 from attacks.tally import Tally
-from firstish.experiments.storage import StorageError
+from firstish.experiments.storage.files import StorageError
 
 PAGE = 4096  # bytes: what a tmpfs counts in
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from attacks import small_runs
 from attacks.tally import Tally
-from firstish.experiments import folders, storage
-from firstish.experiments.summary import summarise
+from firstish.experiments.report.summary import summarise
+from firstish.experiments.storage import files, folders
 
 KILLS = 200
 PER_RUN = 8  # kills of one folder before it may end
@@ -78,7 +78,7 @@ def _killed_after(seconds: float, folder: Path) -> bool:
 
 def _all_ended(folder: Path) -> bool:
     path = folder / "summary.json"
-    ended = storage.read_json(path)["methods"] if path.exists() else {}
+    ended = files.read_json(path)["methods"] if path.exists() else {}
     return len(ended) == len(small_runs.SMALL.methods)
 
 
@@ -88,7 +88,7 @@ def _broken(folder: Path) -> str:
         return "the lock is still held"
     try:
         if (folder / "run.json").exists():
-            storage.read_json(folder / "run.json")
+            files.read_json(folder / "run.json")
         if (folder / "summary.json").exists():
             summarise(folder)
     except OSError as error:

@@ -19,7 +19,7 @@ from attacks.tally import Tally
 from firstish import Armijo, LazyStep, NonMonotone, PlaneStep, ScaledDirection, ScaledGradient
 from firstish.baselines import ABBmin, LineSearch
 from firstish.line_search import NOISE_ULPS, Found, LineFunction
-from firstish.objectives.numpy_function import NumpyObjective
+from firstish.objectives.numpy import NumpyObjective
 
 SEARCHES = 80_000  # on functions of one number
 RUNS = 2_500  # of methods, of up to 25 searches each

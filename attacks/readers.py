@@ -14,19 +14,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from firstish.problems.data import (
+from firstish.problems.datasets import (
     LabelledImages,
     load_cifar10,
     load_fashion_mnist,
     load_imagenette,
     load_libsvm,
 )
-from firstish.problems.data.archives import Files, folder_files, tar_files, zip_files
-from firstish.problems.data.cifar import read_archive, read_batch, read_digits, read_sheet
-from firstish.problems.data.idx import read_fashion_mnist
-from firstish.problems.data.imagenette import read_imagenette
-from firstish.problems.data.libsvm import Shape, check_shape, read_libsvm
-from firstish.problems.data.reading import Content, check_digest
+from firstish.problems.datasets.readers.archives import Files, folder_files, tar_files, zip_files
+from firstish.problems.datasets.readers.cifar import (
+    read_archive,
+    read_batch,
+    read_digits,
+    read_sheet,
+)
+from firstish.problems.datasets.readers.idx import read_fashion_mnist
+from firstish.problems.datasets.readers.imagenette import read_imagenette
+from firstish.problems.datasets.readers.libsvm import Shape, check_shape, read_libsvm
+from firstish.problems.datasets.readers.limits import Content, check_digest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "problems"))
 

@@ -22,12 +22,14 @@ import torch
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from firstish.experiments import commands, figures, runner, storage, tuning
+from firstish.experiments import commands, runner, tuning
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.observers import Silent
-from firstish.experiments.rows import read_rows
+from firstish.experiments.report import figures
+from firstish.experiments.report.summary import Summary
 from firstish.experiments.settings import Settings
-from firstish.experiments.summary import Summary
+from firstish.experiments.storage import files
+from firstish.experiments.storage.rows import read_rows
 from firstish.problems.base import Options
 
 SERVER = multiprocessing.get_context("forkserver")
@@ -92,7 +94,7 @@ def records(folder: Path) -> Records:
 
 def faults(folder: Path, whole: Records) -> str:
     """What is not as it should be in a folder that is finished; the empty string if all is."""
-    ends = storage.read_json(folder / "summary.json")["methods"]
+    ends = files.read_json(folder / "summary.json")["methods"]
     if failed := [key for key, end in ends.items() if end["status"] == "FAILED"]:
         return f"{failed} FAILED: {ends[failed[0]]['message']}"
     if records(folder) != whole:

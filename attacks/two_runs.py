@@ -15,10 +15,11 @@ from pathlib import Path
 from attacks import small_runs
 from attacks.damage import Stop
 from attacks.tally import Tally
-from firstish.experiments import runner, storage
+from firstish.experiments import runner
 from firstish.experiments.methods import Choice
 from firstish.experiments.observers import Silent
 from firstish.experiments.settings import Settings
+from firstish.experiments.storage import files
 from firstish.problems.base import Options
 
 TOGETHER, TRIALS = 3, 25
@@ -72,7 +73,7 @@ def _alone(folder: Path, seed: int) -> small_runs.Records:
 
 def _new(tally: Tally, folder: Path, seed: int, alone: list[small_runs.Records]) -> None:
     said = _commands(folder, *(_run(seed + k) for k in range(TOGETHER)))
-    runs = {storage.read_json(p)["seed"]: p.parent for p in folder.glob("runs/*/run.json")}
+    runs = {files.read_json(p)["seed"]: p.parent for p in folder.glob("runs/*/run.json")}
     for k in range(TOGETHER):
         found = said[k] if said[k] != "done" else "no folder"
         if seed + k in runs and said[k] == "done":

@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from plotly.offline import get_plotlyjs
 
 import attacks.small_runs  # noqa: F401
-from firstish.problems.data.digits import load_digits
+from firstish.problems.datasets.readers.digits import load_digits
 
 load_digits()
 get_plotlyjs()

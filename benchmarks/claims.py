@@ -15,9 +15,9 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from firstish.experiments.curves import best_so_far
 from firstish.experiments.methods import METHODS
-from firstish.experiments.summary import Line, Summary
+from firstish.experiments.report.curves import best_so_far
+from firstish.experiments.report.summary import Line, Summary
 from firstish.problems import get
 
 LEVEL, WIDE, NEXT_TO_NONE = 1.25, 2.0, 0.05

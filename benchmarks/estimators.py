@@ -35,7 +35,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from firstish.problems.data import load_cifar10, load_digits, load_libsvm
+from firstish.problems.datasets import load_cifar10, load_digits, load_libsvm
 from firstish.sklearn import ScaledLogisticRegression
 
 LADDER = [a * 10.0**-k for k in range(2, 9) for a in (1, 0.3)]

@@ -17,7 +17,7 @@ import torch
 from torch.nn import functional as F
 
 import firstish
-from firstish.problems.data.idx import load_fashion_mnist
+from firstish.problems.datasets.readers.idx import load_fashion_mnist
 from firstish.problems.mlp import mlp
 
 WIDTHS, WEIGHT_DECAY = (784, 100, 100, 10), 1e-3  # as in the problem fashion-mlp

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from claims import CLAIMS, WORDS, Verdict, judge
 
-from firstish.experiments.figures import draw_all
-from firstish.experiments.sessions import every
-from firstish.experiments.summary import GAPS, Line, Reached, Summary, summarise
+from firstish.experiments.report.figures import draw_all
+from firstish.experiments.report.summary import GAPS, Line, Reached, Summary, summarise
+from firstish.experiments.storage.sessions import every
 from firstish.experiments.winners import HEADERS, cells, grids
 from firstish.problems import get
 

@@ -7,7 +7,7 @@ from torch.nn.functional import mse_loss
 from torch.nn.modules import module as torch_modules
 
 from firstish import FiniteSum, FunctionObjective, ScaledGD, minimize
-from firstish.objectives.layout import Layout
+from firstish.objectives.flatten import Layout
 
 
 def network():

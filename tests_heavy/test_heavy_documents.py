@@ -1,4 +1,4 @@
-"""The blocks of the documents that need a trainer installed: tests/test_documents.py runs the rest.
+"""The blocks of the documents that need a trainer installed; test_documents.py runs the rest.
 
 Nothing is skipped here: a package that is missing is an error.
 """

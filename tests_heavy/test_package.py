@@ -72,7 +72,7 @@ def test_the_wheel_asks_for_torch_and_numpy_alone(wheel):
         needs = email.message_from_bytes(archive.read(metadata)).get_all("Requires-Dist")
     assert {need for need in needs if "extra ==" not in need} == {"torch>=2.4", "numpy"}
     assert "firstish/py.typed" in names
-    assert "firstish/experiments/report.html" in names
+    assert "firstish/experiments/report/page.html" in names
     top = {name.split("/")[0].split("-")[0] for name in names}
     assert top == {"firstish", "firstish_command.py"}
 

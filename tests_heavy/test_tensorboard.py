@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from smallrun import RUN
 
-from firstish.experiments import runner, storage
+from firstish.experiments import runner
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.observers import Several, Silent
-from firstish.experiments.rows import read_rows
 from firstish.experiments.settings import Settings
+from firstish.experiments.storage import files
+from firstish.experiments.storage.rows import read_rows
 from firstish.experiments.tensorboard import CASES, TAGS, TensorBoard
 from firstish.problems.base import Options
 
@@ -38,7 +39,7 @@ def events(folder, key):
 
 def expected(folder, key):
     """The same from the records; TensorBoard keeps single precision."""
-    began = storage.read_json(folder / "run.json")["started"]
+    began = files.read_json(folder / "run.json")["started"]
     start = datetime.strptime(began, "%Y-%m-%dT%H:%M:%S%z").timestamp()
     out = {}
     for row in read_rows(folder / f"{key}.jsonl"):

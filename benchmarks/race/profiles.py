@@ -10,8 +10,8 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt
 
-from firstish.experiments.curves import look
 from firstish.experiments.methods import METHODS
+from firstish.experiments.report.curves import look
 from race import statistics as st
 from race.board import WITH_GRID, Board
 

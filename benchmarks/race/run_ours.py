@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from firstish.loop import Limits, Run, Status
+from firstish.loop import Limits, Run
 from firstish.methods import AnyMethod
 from firstish.problems.base import Instance
-from firstish.records import Entry
+from firstish.result import Entry, Status
 from firstish.scaling import Curvature
 from race.limits import Clock, Finish
 from race.traces import ETA, Outcome, Steps, Trace

@@ -2,9 +2,7 @@
 
 from firstish import baselines, theory
 from firstish.errors import NondeterministicError, NonFiniteError, ProductError, RankError
-from firstish.interop.scipy_method import scipy_method
 from firstish.line_search import Anneal, Armijo, NonMonotone
-from firstish.loop import Status
 from firstish.methods import (
     AdamDirection,
     Direction,
@@ -16,7 +14,7 @@ from firstish.methods import (
     ScaledGradient,
     Step,
 )
-from firstish.minimize import Progress, Result, minimize
+from firstish.minimize import minimize
 from firstish.objectives import (
     FiniteSum,
     FunctionObjective,
@@ -31,11 +29,12 @@ from firstish.objectives import (
     ShardedSum,
     Summed,
     estimate_max_lipschitz,
-    families,
 )
+from firstish.objectives.linear import families
 from firstish.optim import ScaledGD
-from firstish.records import Row
+from firstish.result import Progress, Result, Row, Status
 from firstish.scaling import Curvature
+from firstish.scipy.method import scipy_method
 
 __version__ = "0.1.0"
 

@@ -8,33 +8,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from math import inf, isfinite
 from typing import Any
 
 from torch import Tensor
 
+from firstish.distributed import Group
 from firstish.errors import NonFiniteError
 from firstish.methods.base import AnyMethod, Failure
 from firstish.objectives.base import Meter, Objective
-from firstish.objectives.group import Group
 from firstish.objectives.shared import revive
-from firstish.records import Entry
-
-
-class Status(Enum):
-    """How a run ended."""
-
-    CONVERGED = "The gradient norm is at most gtol."
-    MAX_ORACLE_CALLS = "The budget of oracle calls is spent."
-    MAX_ITERATIONS = "The budget of iterations is spent."
-    MAX_SECONDS = "The budget of seconds is spent."
-    STOPPED = "The callback asked to stop."
-    ROUNDING = "f cannot resolve a further decrease in this precision."
-    LINE_SEARCH = "No trial of the line search was accepted."
-    NON_FINITE = "f, its gradient or a Hessian-vector product was not finite at the next point."
-    UNBOUNDED = "f has fallen so far that it seems to be unbounded below."
-
+from firstish.result import Entry, Status
 
 _FAILED = {
     Failure.STATIONARY: Status.CONVERGED,

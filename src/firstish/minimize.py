@@ -4,91 +4,20 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from dataclasses import fields, is_dataclass
 
 import torch
 from torch import Tensor, nn
 
-from firstish.loop import Limits, Run, Status
+from firstish.loop import Limits, Run
 from firstish.methods.base import AnyMethod
-from firstish.methods.named import method_of
+from firstish.methods.registry import method_of
 from firstish.objectives.base import Objective, Point
+from firstish.objectives.finite_sum.base import RowSum
 from firstish.objectives.function import FunctionObjective
 from firstish.objectives.in_use import in_use
-from firstish.objectives.module import ModuleObjective
-from firstish.objectives.row_sum import RowSum
-from firstish.records import Entry, Row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Result:
-    """What `minimize` returns.
-
-    Args:
-        x: the last point, shaped like `x0`; one vector if `x0` was a module.
-        value: f(x).
-        grad_norm: |g(x)|.
-        status: how the run ended; its value is a sentence.
-        iterations: steps taken.
-        oracle_calls: spent in all, in the paper's unit.
-        passes: spent in all, in forward passes really made.
-        seconds: spent in all, the callback's time left out.
-        history: a row per point; `history[k]` is x_k and the step taken from it.
-        aux: what the loss returned beside its value, at x.
-    """
-
-    x: Tensor
-    value: float
-    grad_norm: float
-    status: Status
-    iterations: int
-    oracle_calls: float
-    passes: float
-    seconds: float
-    history: Sequence[Row]
-    aux: Any = None
-
-    def __repr__(self) -> str:
-        shape = tuple(self.x.shape)
-        return f"Result({self.status.name}: {self.message} x has shape {shape})"
-
-    @property
-    def success(self) -> bool:
-        """Whether the gradient norm reached `gtol`."""
-        return self.status is Status.CONVERGED
-
-    @property
-    def message(self) -> str:
-        """The status as a sentence, with the numbers."""
-        return (
-            f"{self.status.value} f = {self.value:.6g}, |g| = {self.grad_norm:.3g} after "
-            f"{self.iterations} iterations and {self.oracle_calls:g} oracle calls."
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a callback sees after each iteration.
-
-    Args:
-        row: the point the iteration started from and the step it took.
-        value: f at the new point.
-        grad_norm: |g| there.
-        aux: what the loss returned beside its value there.
-    """
-
-    row: Row
-    value: float
-    grad_norm: float
-    aux: Any = field(repr=False)
-    _x: Tensor = field(repr=False)  # the point itself, which nobody may write to
-
-    @property
-    def x(self) -> Tensor:
-        """The new point, shaped like `x0`: a copy each time, so no callback changes the run."""
-        return self._x.clone()
-
+from firstish.objectives.module.objective import ModuleObjective
+from firstish.result import Entry, Progress, Result, Row, Status
 
 Callback = Callable[[Progress], object]
 

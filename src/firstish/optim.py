@@ -15,17 +15,17 @@ from torch.optim import Optimizer
 from firstish.line_search import Armijo
 from firstish.loop import Clock
 from firstish.methods.base import AnyMethod, Failure
-from firstish.methods.named import method_of
+from firstish.methods.registry import method_of
 from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.objectives.base import Meter, Point
 from firstish.objectives.closure import Closure, ClosureObjective, Skipped
+from firstish.objectives.flatten import Layout
 from firstish.objectives.in_use import in_use
-from firstish.objectives.layout import Layout
 from firstish.objectives.product_selector import Mode, ProductSelector
-from firstish.objectives.random_state import Outside, RandomState
+from firstish.objectives.rng import Outside, RandomState
 from firstish.objectives.shared import revive
 from firstish.objectives.turns import Stream
-from firstish.records import Entry, Row
+from firstish.result import Entry, Row
 
 _SHARED = (
     "parameters of this `ScaledGD`: the two would write over each other. Give each thread a model "

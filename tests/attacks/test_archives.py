@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from attacks.archives import _judge, _Watch
 from attacks.readers import Reader, equal_to
 from attacks.tally import Tally
-from firstish.problems.data import DataError
+from firstish.problems.datasets import DataError
 
 WANTED = (np.zeros(2),)
 

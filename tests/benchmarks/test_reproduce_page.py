@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from firstish.experiments.figures import FIGURES
+from firstish.experiments.report.figures import FIGURES
 from firstish.problems import PROBLEMS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text(encoding="utf-8")

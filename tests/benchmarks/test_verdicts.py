@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from claims import ABOUT, CLAIMS, KINDS, PAPERS, compare, judge
 
-from firstish.experiments.summary import Line, Reached, Summary
+from firstish.experiments.report.summary import Line, Reached, Summary
 
 
 def line(key, gtol=None, *, spent=2000.0, **more):

@@ -130,7 +130,7 @@ def test_one_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, monkeyp
     def forbidden(path, *_):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("firstish.problems.data.files.digest", forbidden)
+    monkeypatch.setattr("firstish.problems.datasets.files.digest", forbidden)
     os.truncate(tmp_path / "mushrooms", 879_712)  # its size: now its checksum is wanted
     result = invoke("data", "--data", tmp_path)
     assert result.exit_code == 0

@@ -9,13 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
-from firstish.experiments import runner, storage, tuning
+from firstish.experiments import runner, tuning
 from firstish.experiments.commands import app
-from firstish.experiments.figures import FIGURES
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.observers import Silent
-from firstish.experiments.rows import read_rows
+from firstish.experiments.report.figures import FIGURES
 from firstish.experiments.settings import Settings
+from firstish.experiments.storage import files
+from firstish.experiments.storage.rows import read_rows
 from firstish.problems.base import Options
 
 
@@ -61,7 +62,7 @@ def records(folder):
 
 
 def outcomes(folder):
-    return storage.read_json(folder / "summary.json")["methods"]
+    return files.read_json(folder / "summary.json")["methods"]
 
 
 def invoke(*words):
@@ -321,7 +322,7 @@ def test_a_torn_line_of_a_grid_is_cut_and_the_grid_goes_on_twice(tmp_path, monke
     monkeypatch.setattr(tuning, "_trial", lambda *a: made.append(a[2]) or real(*a))
     runner.run(asked, folder, Silent(), resume=True)
     rates = [rate for rate in made if rate is not None]
-    grid = storage.read_json(folder / "tuning" / "adam.json")
+    grid = files.read_json(folder / "tuning" / "adam.json")
     assert rates == [trial["rate"] for trial in grid["trials"]]  # each once
 
 

@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments import runner
-from firstish.experiments.curves import best_so_far, look, thin
-from firstish.experiments.figures import FIGURES, MARKERS
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
 from firstish.experiments.observers import Silent
+from firstish.experiments.report.curves import best_so_far, look, thin
+from firstish.experiments.report.figures import FIGURES, MARKERS
+from firstish.experiments.report.summary import summarise
 from firstish.experiments.settings import Settings
-from firstish.experiments.summary import summarise
 from firstish.problems.base import Options
 
 RUN = ("cgmr", "mrcg", "cg", "mr", "gm", "adam@0.01", "line-search", "pono", "lbfgs")

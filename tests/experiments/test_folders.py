@@ -12,13 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
-from firstish.experiments import folders, runner, sessions, storage
+from firstish.experiments import runner
 from firstish.experiments.commands import app
-from firstish.experiments.figures import FIGURES
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.observers import Silent
-from firstish.experiments.report import write_report
+from firstish.experiments.report.figures import FIGURES
+from firstish.experiments.report.page import write_report
 from firstish.experiments.settings import Settings
+from firstish.experiments.storage import files, folders, sessions
 from firstish.problems.base import Options
 
 RUN = ["run", "digits-logistic", "--subset", "60", "--budget", "10", "--method", "cgmr", "--quiet"]
@@ -90,7 +91,7 @@ def test_a_folder_in_use_is_refused_by_name_and_process_and_free_after_a_kill(ho
 def test_a_second_run_gets_a_folder_of_its_own(tmp_path):
     assert invoke(*RUN)[0] == invoke(*RUN, "--seed", "1")[0] == 0
     seeds = [
-        storage.read_json(tmp_path / "runs" / name / "run.json")["seed"]
+        files.read_json(tmp_path / "runs" / name / "run.json")["seed"]
         for name in ("digits-logistic", "digits-logistic-2")
     ]
     assert seeds == [0, 1]
@@ -114,9 +115,9 @@ def test_a_run_that_cannot_begin_leaves_no_folder_of_its_name(tmp_path, monkeypa
 def begun(folder, problem="digits-logistic", methods=("cgmr",), ended=(), day=1):
     """A run folder with nothing but what tells which run it is."""
     mark = {"problem": problem, "methods": methods, "started": f"2026-01-{day:02}T00:00:00+0000"}
-    storage.write_json(folder / "run.json", mark)
+    files.write_json(folder / "run.json", mark)
     if ended:
-        storage.write_json(folder / "summary.json", {"methods": {key: {} for key in ended}})
+        files.write_json(folder / "summary.json", {"methods": {key: {} for key in ended}})
 
 
 def test_resume_takes_the_unfinished_run_and_no_copy(tmp_path):
@@ -171,7 +172,7 @@ def test_a_resume_with_other_versions_is_said_recorded_and_on_the_page(tmp_path,
     (note,) = told.notes
     assert f"torch 9.8.7 (before: {real['torch']})" in note
     assert f"threads {real['threads'] + 1} (before: {real['threads']})" in note
-    marks = storage.read_json(folder / "run.json")
+    marks = files.read_json(folder / "run.json")
     assert [s["torch"] for s in marks["sessions"]] == [real["torch"], "9.8.7"]
     assert [s["from"] for s in marks["sessions"]] == [{"cgmr": 0}, {"mr": 0}]
     page = write_report(folder, []).read_text(encoding="utf-8")
@@ -187,7 +188,7 @@ def test_a_run_of_an_older_version_goes_on_with_a_word(tmp_path):
     folder = tmp_path / "r"
     run(folder, "cgmr")
     for path in (folder / "run.json", folder / "summary.json"):
-        content = storage.read_json(path)
+        content = files.read_json(path)
         content.pop("sessions", None)
         content.pop("records", None)
         content |= {"firstish": "0.0.1"} if path.stem == "run" else {}
@@ -197,7 +198,7 @@ def test_a_run_of_an_older_version_goes_on_with_a_word(tmp_path):
     told = Told()
     run(folder, "cgmr", "mr", resume=True, observer=told)
     assert "(before: 0.0.1)" in told.notes[0]
-    assert set(storage.read_json(folder / "summary.json")["methods"]) == {"cgmr", "mr"}
+    assert set(files.read_json(folder / "summary.json")["methods"]) == {"cgmr", "mr"}
     assert write_report(folder, []).exists()
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
-from firstish.experiments import commands, plain_json, storage
-from firstish.experiments.curves import window
-from firstish.experiments.figures import FIGURES
-from firstish.experiments.summary import digest, summarise
-from firstish.loop import Status
-from firstish.records import Row
+from firstish.experiments import commands
+from firstish.experiments.report.curves import window
+from firstish.experiments.report.figures import FIGURES
+from firstish.experiments.report.summary import digest, summarise
+from firstish.experiments.storage import files, plain_json
+from firstish.result import Row, Status
 
 HUGE, TINY = 1.7e308, 5e-324
 METHODS = (
@@ -58,8 +58,8 @@ def write(folder, rows):
     outcome |= {k: last[k] for k in ("oracle_calls", "passes", "seconds", "value", "grad_norm")}
     outcome["iterations"] = last["iteration"]
     run = {"problem": "digits-mlp", "methods": list(METHODS), "gtol": 1e-4, "budget": 100}
-    storage.write_json(folder / "run.json", run)
-    storage.write_json(folder / "summary.json", {"methods": dict.fromkeys(METHODS, outcome)})
+    files.write_json(folder / "run.json", run)
+    files.write_json(folder / "summary.json", {"methods": dict.fromkeys(METHODS, outcome)})
     for name in METHODS:
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
 

@@ -12,10 +12,11 @@ import typer
 from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
-from firstish.experiments import storage, tuning
+from firstish.experiments import tuning
 from firstish.experiments.commands import app
-from firstish.experiments.rows import read_rows
-from firstish.experiments.summary import summarise
+from firstish.experiments.report.summary import summarise
+from firstish.experiments.storage import files
+from firstish.experiments.storage.rows import read_rows
 
 SMALL = ["digits-logistic", "--subset", "150", "--budget", "80"]
 FIRSTISH = [sys.executable, "-m", "firstish"]
@@ -56,7 +57,7 @@ def test_json_is_the_summary_and_nothing_else(tmp_path):
     result = run(tmp_path / "r", "--json")
     told = json.loads(result.stdout)
     assert told["folder"] == str(tmp_path / "r")
-    outcomes = storage.read_json(tmp_path / "r" / "summary.json")["methods"]
+    outcomes = files.read_json(tmp_path / "r" / "summary.json")["methods"]
     assert {line["key"]: line["outcome"] for line in told["methods"]} == outcomes
     summary = summarise(tmp_path / "r")
     assert told["lowest"] == summary.lowest

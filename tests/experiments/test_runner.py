@@ -12,17 +12,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from firstish.experiments import checkpoints, runner, storage, tuning
-from firstish.experiments.curves import look
-from firstish.experiments.figures import draw_all
+from firstish.experiments import runner, tuning
 from firstish.experiments.methods import METHODS, Choice, MethodSpec, parse_choice
-from firstish.experiments.report import write_report
-from firstish.experiments.rows import Mark, read_rows
+from firstish.experiments.report.curves import look
+from firstish.experiments.report.figures import draw_all
+from firstish.experiments.report.page import write_report
+from firstish.experiments.report.summary import summarise
 from firstish.experiments.settings import Settings
-from firstish.experiments.summary import summarise
-from firstish.loop import Limits, Run, Status
+from firstish.experiments.storage import checkpoints, files
+from firstish.experiments.storage.rows import Mark, read_rows
+from firstish.loop import Limits, Run
 from firstish.problems import PROBLEMS, get
 from firstish.problems.base import Options
+from firstish.result import Status
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 SMALL = Options(subset=150)
@@ -69,7 +71,7 @@ def records(folder):
 
 
 def outcomes(folder):
-    return storage.read_json(folder / "summary.json")["methods"]
+    return files.read_json(folder / "summary.json")["methods"]
 
 
 def test_a_run_leaves_rows_and_a_summary(tmp_path):
@@ -261,7 +263,7 @@ def test_an_interrupted_grid_goes_on_with_what_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(tuning, "_trial", real)
     runner.run(asked, tmp_path / "whole", Silent(), resume=False)
     whole, gone_on = (
-        storage.read_json(tmp_path / name / "tuning" / "adam.json") for name in ("whole", "run")
+        files.read_json(tmp_path / name / "tuning" / "adam.json") for name in ("whole", "run")
     )
     for found in (whole, gone_on):
         del found["seconds"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import firstish
-from firstish.experiments.rows import read_rows
+from firstish.experiments.storage.rows import read_rows
 
 SOURCE = Path(firstish.__file__).parents[1]
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(SOURCE), "NO_COLOR": "1"}

@@ -7,9 +7,10 @@ import pytest
 from rich.console import Console
 
 from firstish.experiments import console as screen
-from firstish.experiments import storage, winners
-from firstish.experiments.report import write_report
-from firstish.experiments.summary import summarise
+from firstish.experiments import winners
+from firstish.experiments.report.page import write_report
+from firstish.experiments.report.summary import summarise
+from firstish.experiments.storage import files
 from firstish.problems import get
 
 # The paper's two tables, in its appendices on the MLP and on the ResNet: grid and winner.
@@ -32,14 +33,14 @@ PAPER = {
 def tuned(folder, problem, won):
     """A run folder in which the grids are done: which step size won, by method."""
     run = {"problem": problem, "methods": list(won), "budget": 300, "gtol": 1e-4}
-    storage.write_json(folder / "run.json", run)
+    files.write_json(folder / "run.json", run)
     outcome = {"status": "FAILED", "message": "no rows are needed here"}
-    storage.write_json(folder / "summary.json", {"methods": dict.fromkeys([*won, "cgmr"], outcome)})
+    files.write_json(folder / "summary.json", {"methods": dict.fromkeys([*won, "cgmr"], outcome)})
     for k, (method, winner) in enumerate(won.items()):
         trials = [{"rate": rate} for rate in get(problem).grids[method]]
         price = {"oracle_calls": 1234567 + k, "seconds": 2.25}
         grid = {"method": method, "winner": winner, "trials": trials, **price}
-        storage.write_json(folder / "tuning" / f"{method}.json", grid)
+        files.write_json(folder / "tuning" / f"{method}.json", grid)
     return summarise(folder)
 
 

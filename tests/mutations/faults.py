@@ -17,25 +17,26 @@ class Fault:
     test: str
 
 
-P = "tests/properties/"
-LINE = P + "test_line_search.py::"
+P = "tests/paper/"
+M = "tests/methods/"
+LINE = "tests/test_line_search.py::"
 DEGENERATE = P + "test_degenerate.py::"
 BOUNDS = P + "test_p1_scale_bounds.py::"
-COST = P + "test_accounting.py::"
-PLANE = P + "test_plane_step.py::"
-LAZY = P + "test_lazy_step.py::"
-RULE = P + "test_rules.py::"
-DIRECTED = P + "test_scaled_direction.py::"
+COST = M + "test_accounting.py::"
+PLANE = M + "test_plane_step.py::"
+LAZY = M + "test_lazy_step.py::"
+RULE = M + "test_rules.py::"
+DIRECTED = M + "test_scaled_direction.py::"
 RESTORE = "tests/mutations/test_restore.py::"
-SHARDED = "tests/sharded/test_sharded.py::"
-LINEAR = "tests/objectives/test_linear_model.py::"
-PASSES = "tests/objectives/test_linear_passes.py::"
+SHARDED = "tests/objectives/sharded/test_sharded.py::"
+LINEAR = "tests/objectives/linear/test_linear_model.py::"
+PASSES = "tests/objectives/linear/test_linear_passes.py::"
 TRAINERS = "tests/test_trainers.py::"
-SCIPY = "tests/interop/test_scipy_method.py::"
-OTHER_VARIABLES = "tests/objectives/test_substituted.py::"
-ESTIMATORS = "tests/sklearn_estimators/test_estimators.py::"
-THREADS = "tests/threads/test_threads.py::"
-VARIABLES = "tests/sklearn_estimators/test_variables.py::"
+SCIPY = "tests/scipy/test_scipy_method.py::"
+OTHER_VARIABLES = "tests/sklearn/test_substituted.py::"
+ESTIMATORS = "tests/sklearn/test_estimators.py::"
+THREADS = "tests/objectives/threads/test_threads.py::"
+VARIABLES = "tests/sklearn/test_variables.py::"
 DAMAGE = "tests/experiments/test_damage.py::"
 FOLDERS = "tests/experiments/test_folders.py::"
 
@@ -103,7 +104,7 @@ FAULTS = [
         "    if case is Curvature.NC:\n        return s_nc",
         "    if case is Curvature.LPC:\n        return s_nc",
         "s_lpc and s_nc swapped",
-        "tests/golden/test_reference.py::test_the_settings_reach_the_steps",
+        "tests/paper/golden/test_reference.py::test_the_settings_reach_the_steps",
     ),
     Fault(
         "nc-below-minus-sigma",
@@ -140,7 +141,7 @@ FAULTS = [
     # vectors.py
     Fault(
         "cosine-not-clipped",
-        "vectors.py",
+        "linalg.py",
         "max(-1.0, min(1.0, inner / (v_norm * along_norm)))",
         "inner / (v_norm * along_norm)",
         "rounding lifts the cosine above 1",
@@ -148,7 +149,7 @@ FAULTS = [
     ),
     Fault(
         "norm-not-rescaled",
-        "vectors.py",
+        "linalg.py",
         "    if _SMALL < square < _LARGE:",
         "    if True:",
         "squares overflow in the norm",
@@ -156,11 +157,11 @@ FAULTS = [
     ),
     Fault(
         "product-along-the-gradient-itself",
-        "vectors.py",
+        "linalg.py",
         "    if limits[0] < v_norm < limits[1] or not 0 < v_norm < math.inf:",
         "    if True:",
         "Hg overflows where H and g do not",
-        P + "test_extreme_scales.py::test_strongly_curved_steps_are_the_same_at_any_scale",
+        M + "test_extreme_scales.py::test_strongly_curved_steps_are_the_same_at_any_scale",
     ),
     Fault(
         "limited-step-lost-in-rounding",
@@ -168,21 +169,21 @@ FAULTS = [
         "    return max(length, TELLING * ulp, telling if telling < math.inf else 0.0)",
         "    return length",
         "a tiny f is never moved from its start",
-        P + "test_extreme_scales.py::test_a_function_too_small_for_sigma_is_minimised_all_the_same",
+        M + "test_extreme_scales.py::test_a_function_too_small_for_sigma_is_minimised_all_the_same",
     ),
     Fault(
         "old-pairs-underflow",
-        "methods/pairs.py",
+        "methods/lbfgs.py",
         "return min(max(ratio, 1e-300), 1e300)",
         "return ratio",
         "math domain error where f goes to 0 at infinity",
-        P
+        M
         + "test_extreme_scales.py"
         + "::test_separable_data_ends_the_steps_of_the_optimizer_without_an_exception",
     ),
     Fault(
         "cosine-not-rescaled",
-        "vectors.py",
+        "linalg.py",
         "    if _SMALL < square < _LARGE and _SMALL < along_norm * along_norm < _LARGE:",
         "    if square > 0:",
         "products overflow in the cosine",
@@ -269,7 +270,7 @@ FAULTS = [
         "return not phi.lifted or trial.moved()",
         "return True",
         "x itself lies below the mean and is accepted for ever",
-        P + "test_rules.py::test_below_a_mean_a_null_step_is_no_progress",
+        M + "test_rules.py::test_below_a_mean_a_null_step_is_no_progress",
     ),
     Fault(
         "search-goes-on-where-x-does-not-move",
@@ -318,7 +319,7 @@ FAULTS = [
         "        forward=short or case is Curvature.NC,",
         "        forward=short,",
         "negative curvature not exploited",
-        "tests/golden/test_reference.py::test_a_nonconvex_function",
+        "tests/paper/golden/test_reference.py::test_a_nonconvex_function",
     ),
     Fault(
         "limited-scale-ignores-sigma",
@@ -388,7 +389,7 @@ FAULTS = [
     ),
     Fault(
         "write-through-data",
-        "objectives/layout.py",
+        "objectives/flatten.py",
         "parameter.copy_(part)",
         "parameter.data.copy_(part)",
         "old graphs silently see new weights",
@@ -404,7 +405,7 @@ FAULTS = [
     ),
     Fault(
         "random-state-not-replayed",
-        "objectives/random_state.py",
+        "objectives/rng.py",
         "        if not self.same_as(outside):",
         "        if False:",
         "every trial draws its own dropout mask",
@@ -426,10 +427,10 @@ FAULTS = [
         "the graph of an older trial used after the parameters were written",
         RESTORE + "test_forward_tracking_through_the_closure_takes_the_steps_of_minimize",
     ),
-    # objectives/linear.py and what it stands on
+    # objectives/linear/model.py and what it stands on
     Fault(
         "scores-never-refreshed",
-        "objectives/linear.py",
+        "objectives/linear/model.py",
         "if self._age + 1 < REFRESH:",
         "if True:",
         "z + alpha A p drifts without end",
@@ -437,7 +438,7 @@ FAULTS = [
     ),
     Fault(
         "scores-not-carried",
-        "objectives/linear.py",
+        "objectives/linear/model.py",
         "if self._age + 1 < REFRESH:",
         "if False:",
         "a pass over the features for every trial",
@@ -453,7 +454,7 @@ FAULTS = [
     ),
     Fault(
         "age-of-scores-not-saved",
-        "objectives/linear.py",
+        "objectives/linear/model.py",
         "            self._z, self._age = what",
         "            self._z, self._age = what[0], 1",
         "a resumed run refreshes its scores at other counts",
@@ -469,7 +470,7 @@ FAULTS = [
     ),
     Fault(
         "image-of-another-vector",
-        "objectives/linear.py",
+        "objectives/linear/model.py",
         "self._image is None or self._image[0] is not v",
         "self._image is None",
         "A p of the last p for every p",
@@ -485,7 +486,7 @@ FAULTS = [
     ),
     Fault(
         "weights-ignored-in-the-derivatives",
-        "objectives/linear.py",
+        "objectives/linear/model.py",
         "        return r.mul_(self._weights if r.ndim == 1 else self._weights.unsqueeze(1))",
         "        return r",
         "sample weights in f alone",
@@ -493,7 +494,7 @@ FAULTS = [
     ),
     Fault(
         "softmax-bend-without-the-mean",
-        "objectives/families.py",
+        "objectives/linear/families.py",
         "return pt.addcmul_(known, pt.sum(1, keepdim=True), value=-1)",
         "return pt",
         "diag(p) for diag(p) - p p'",
@@ -518,15 +519,15 @@ FAULTS = [
     ),
     Fault(
         "plane-indefinite-trusted",
-        "methods/definite.py",
+        "methods/cholesky.py",
         "if not pivot >= DEFINITE:",
         "if not pivot > 0:",
         "an indefinite system solved for its saddle",
-        P + "test_definite.py::test_a_row_almost_within_the_span_of_those_before_is_left_out",
+        M + "test_cholesky.py::test_a_row_almost_within_the_span_of_those_before_is_left_out",
     ),
     Fault(
         "plane-curvature-of-d-unchecked",
-        "methods/definite.py",
+        "methods/cholesky.py",
         "if i > 0 and not least < form[i] < math.inf:",
         "if i > 0 and not 0 < form[i] < math.inf:",
         "limited curvature along the last step taken for strong",
@@ -543,7 +544,7 @@ FAULTS = [
     # pairs.py and lazy_step.py
     Fault(
         "pairs-in-the-wrong-order",
-        "methods/pairs.py",
+        "methods/lbfgs.py",
         "in reversed(pairs):",
         "in pairs:",
         "the first loop begins with the oldest pair",
@@ -551,7 +552,7 @@ FAULTS = [
     ),
     Fault(
         "pairs-initial-scale",
-        "methods/pairs.py",
+        "methods/lbfgs.py",
         "return last * math.exp(logs / len(pairs))",
         "return last",
         "the last pair alone sets the initial matrix",
@@ -571,7 +572,7 @@ FAULTS = [
         'return state.pairs(), "curvature"',
         "return state.pairs(), None",
         "no product after a pair without positive curvature",
-        "tests/golden/test_beyond.py::test_the_lazy_step_on_a_nonconvex_function",
+        "tests/paper/golden/test_beyond.py::test_the_lazy_step_on_a_nonconvex_function",
     ),
     Fault(
         "lazy-keeps-a-graph-for-products",
@@ -612,12 +613,12 @@ FAULTS = [
         "lowest = -phi.slope * alpha / (2 * excess)",
         "lowest = -phi.slope * alpha / excess",
         "the parabola's lowest point at twice its place",
-        "tests/golden/test_beyond.py::test_the_lazy_step_on_a_nonconvex_function",
+        "tests/paper/golden/test_beyond.py::test_the_lazy_step_on_a_nonconvex_function",
     ),
     # rules.py
     Fault(
         "yuan-without-its-two",
-        "rules.py",
+        "methods/rules.py",
         "math.hypot(a - b, 2 * angle.grad_norm / memory.length)",
         "math.hypot(a - b, angle.grad_norm / memory.length)",
         "|g|^2/|d|^2 for 4 |g|^2/|d|^2",
@@ -625,7 +626,7 @@ FAULTS = [
     ),
     Fault(
         "held-step-not-cut",
-        "rules.py",
+        "methods/rules.py",
         "return max(FLOOR * MR, min(s, CG))",
         "return max(FLOOR * MR, s)",
         "a held step beyond CG: no second-order descent",
@@ -662,7 +663,7 @@ FAULTS = [
         "length = down * (g_norm / angle.rayleigh)",
         "length = g_norm / angle.rayleigh",
         "<p,p> for -<g,p> in the scale",
-        "tests/golden/test_beyond.py::test_a_scaled_direction",
+        "tests/paper/golden/test_beyond.py::test_a_scaled_direction",
     ),
     # optim.py
     Fault(
@@ -733,7 +734,7 @@ FAULTS = [
     # sharded parameters
     Fault(
         "replicated-counted-by-all",
-        "objectives/shard.py",
+        "objectives/sharded/vector.py",
         "return v.local()[: v.spread.own]",
         "return v.local()",
         "what every rank holds counted once by each of them",
@@ -741,7 +742,7 @@ FAULTS = [
     ),
     Fault(
         "mean-over-ranks-for-the-sum",
-        "objectives/sharded_module.py",
+        "objectives/sharded/module.py",
         "alpha=self.group.size",
         "alpha=1",
         "FSDP's mean over the ranks taken for the sum",
@@ -749,7 +750,7 @@ FAULTS = [
     ),
     Fault(
         "trial-left-in-the-shards",
-        "objectives/sharded_module.py",
+        "objectives/sharded/module.py",
         "            self.load(before)",
         "            pass",
         "the model left at the last point that was evaluated",
@@ -782,7 +783,7 @@ FAULTS = [
     ),
     Fault(
         "aux-keeps-its-graph",
-        "objectives/loss.py",
+        "objectives/checks.py",
         "None if aux is None else detached(aux)",
         "aux",
         "an aux that holds the graph of its evaluation",
@@ -815,7 +816,7 @@ FAULTS = [
     ),
     Fault(
         "detached-loss-hides-bfloat16",
-        "objectives/watch.py",
+        "objectives/hooks.py",
         "        found.eps = max([found.eps, *map(graph_eps, _with_graph(output))])",
         "        pass",
         "bfloat16 noise judged as float32 where the closure returns a detached loss",
@@ -832,7 +833,7 @@ FAULTS = [
     # SciPy's users
     Fault(
         "tol-overlooked",
-        "interop/scipy_method.py",
+        "scipy/method.py",
         "for limit in (gtol, tol, default)",
         "for limit in (gtol, default)",
         "SciPy's tol left out",
@@ -840,7 +841,7 @@ FAULTS = [
     ),
     Fault(
         "gradient-not-copied",
-        "objectives/numpy_function.py",
+        "objectives/numpy.py",
         "np.array(vector, dtype=x.dtype)",
         "np.asarray(vector, dtype=x.dtype)",
         "a gradient that jac writes over next time",
@@ -848,7 +849,7 @@ FAULTS = [
     ),
     Fault(
         "memoized-gradient-asked-late",
-        "interop/scipy_calls.py",
+        "scipy/calls.py",
         'if type(fun).__name__ != "MemoizeJac"',
         'if type(fun).__name__ != "Memoize"',
         "jac=True evaluated again for a point before the last one",
@@ -856,7 +857,7 @@ FAULTS = [
     ),
     Fault(
         "value-again-for-the-difference",
-        "interop/scipy_calls.py",
+        "scipy/calls.py",
         "known = last is not None and np.array_equal(last[0], x)",
         "known = False",
         "f evaluated again for its own finite difference",
@@ -864,7 +865,7 @@ FAULTS = [
     ),
     Fault(
         "args-before-the-vector",
-        "interop/scipy_calls.py",
+        "scipy/calls.py",
         "return self._call(*where, *self._args)",
         "return self._call(*where[:1], *self._args, *where[1:])",
         "hessp called with args before the vector",
@@ -872,7 +873,7 @@ FAULTS = [
     ),
     Fault(
         "matrix-at-every-product",
-        "objectives/numpy_function.py",
+        "objectives/numpy.py",
         "            if self._matrix is None:",
         "            if True:",
         "the Hessian evaluated again at the same point",
@@ -880,7 +881,7 @@ FAULTS = [
     ),
     Fault(
         "stop-iteration-is-success",
-        "interop/scipy_method.py",
+        "scipy/method.py",
         "Status.STOPPED: 99",
         "Status.STOPPED: 0",
         "a run that the callback stopped, reported as converged",
@@ -889,7 +890,7 @@ FAULTS = [
     # other variables, and scikit-learn's estimators
     Fault(
         "origin-evaluated-again",
-        "objectives/substituted.py",
+        "sklearn/substituted.py",
         "if inner.depth != depth or bool(x.any()):",
         "if True:",
         "a change of variables pays for its starting point a second time",
@@ -897,7 +898,7 @@ FAULTS = [
     ),
     Fault(
         "gradient-not-substituted",
-        "objectives/substituted.py",
+        "sklearn/substituted.py",
         "self._g = self.substitution.transposed(self.inner.grad)",
         "self._g = self.inner.grad",
         "the gradient by x taken for that by u",
@@ -905,19 +906,19 @@ FAULTS = [
     ),
     Fault(
         "wide-features-half-sorted",
-        "objectives/features.py",
+        "objectives/linear/features.py",
         "if columns > 0x10000:",
         "if False:",
         "columns sorted by their lower 16 bits alone",
-        "tests/objectives/test_features.py::test_the_transposed_features_are_torchs",
+        "tests/objectives/linear/test_features.py::test_the_transposed_features_are_torchs",
     ),
     Fault(
         "softmax-diagonal-without-the-square",
-        "objectives/families.py",
+        "objectives/linear/families.py",
         "return known * (1 - known)",
         "return known.clone()",
         "p for p (1 - p)",
-        "tests/objectives/test_features.py::test_the_bends_are_the_diagonal_of_each_items_hessian",
+        "tests/objectives/linear/test_features.py::test_the_bends_are_the_diagonal_of_each_items_hessian",
     ),
     Fault(
         "intercept-penalised",
@@ -970,7 +971,7 @@ FAULTS = [
     # threads, and ranks that differ
     Fault(
         "hook-of-all-threads",
-        "objectives/watch.py",
+        "objectives/hooks.py",
         "            return  # another thread's module",
         "            pass",
         "a step adopts the modules that other threads call",
@@ -986,20 +987,20 @@ FAULTS = [
     ),
     Fault(
         "buffers-not-compared",
-        "objectives/agreement.py",
+        "objectives/module/checksums.py",
         """        found[f"{what}, buffer '{name}'"] = checksum(b)""",
         "        pass",
         "ranks with different buffers add up the losses of different models",
-        "tests/finite_sum/test_processes.py::"
+        "tests/objectives/finite_sum/test_processes.py::"
         "test_models_and_losses_that_differ_are_refused_by_name_on_every_rank",
     ),
     Fault(
         "indices-not-checked",
-        "objectives/sparse.py",
+        "objectives/linear/sparse.py",
         "    if len(indices) and not (indices.min() >= 0 and indices.max() < width):",
         "    if False:",
         "a column outside of the matrix is read from memory of others",
-        "tests/objectives/test_linear_input.py::"
+        "tests/objectives/linear/test_linear_input.py::"
         "test_a_damaged_scipy_matrix_is_refused[a column of a list]",
     ),
     # what a reader ran into
@@ -1029,7 +1030,7 @@ FAULTS = [
     ),
     Fault(
         "input-not-compared",
-        "objectives/watch.py",
+        "objectives/hooks.py",
         "return a.module, _differ(a.inputs, b.inputs)",
         "return a.module, False",
         "a module is blamed for its input",
@@ -1037,11 +1038,11 @@ FAULTS = [
     ),
     Fault(
         "sum-taken-for-mixed",
-        "objectives/first_look.py",
+        "objectives/finite_sum/checks.py",
         "if apart and self._loss.assumes_mean:",
         "if False:",
         "a sum is called rows that depend on each other",
-        "tests/finite_sum/test_bad_data.py::"
+        "tests/objectives/finite_sum/test_bad_data.py::"
         "test_a_loss_function_that_returns_a_sum_is_told_from_rows_that_mix",
     ),
     # experiments: what is on disk
@@ -1055,7 +1056,7 @@ FAULTS = [
     ),
     Fault(
         "checkpoint-unchecked",
-        "experiments/checkpoints.py",
+        "experiments/storage/checkpoints.py",
         "if _written(file) != _digest(file):",
         "if False:",
         "a damaged checkpoint is gone on from",
@@ -1063,7 +1064,7 @@ FAULTS = [
     ),
     Fault(
         "no-checkpoint-before",
-        "experiments/checkpoints.py",
+        "experiments/storage/checkpoints.py",
         "            path.replace(_before(path))\n",
         "            pass\n",
         "one damaged file is the end of a method",
@@ -1071,7 +1072,7 @@ FAULTS = [
     ),
     Fault(
         "rows-unchecked",
-        "experiments/rows.py",
+        "experiments/storage/rows.py",
         "if line[-_LENGTH:] != _SEAL % check:",
         "if False:",
         "a changed digit is taken for a result",
@@ -1079,7 +1080,7 @@ FAULTS = [
     ),
     Fault(
         "rows-may-be-short",
-        "experiments/rows.py",
+        "experiments/storage/rows.py",
         "if written is not None and Mark(len(content), check) != written:",
         "if False:",
         "a record may lose its last lines",
@@ -1087,7 +1088,7 @@ FAULTS = [
     ),
     Fault(
         "no-lock",
-        "experiments/folders.py",
+        "experiments/storage/folders.py",
         "            _lock(descriptor, folder)\n",
         "",
         "two processes write into one folder",
@@ -1095,7 +1096,7 @@ FAULTS = [
     ),
     Fault(
         "any-name-is-a-run",
-        "experiments/folders.py",
+        "experiments/storage/folders.py",
         "numbered.fullmatch(p.name)",
         "numbered.match(p.name)",
         "--resume takes a copy",

@@ -9,7 +9,7 @@ from torch import nn
 
 import firstish
 from firstish import FunctionObjective, ScaledGD, ScaledGradient
-from firstish.objectives.layout import Layout
+from firstish.objectives.flatten import Layout
 
 # The paper's method is what these tests are about, not the default one.
 minimize = partial(firstish.minimize, method="CGMR")

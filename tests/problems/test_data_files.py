@@ -14,26 +14,25 @@ import pytest
 import tinyfiles as tiny
 
 from firstish.problems import Options, get
-from firstish.problems.data import (
+from firstish.problems.datasets import (
     CATALOGUE,
     DataError,
     File,
     FileStatus,
     MissingDataError,
-    catalogue,
-    cifar,
     download,
     folders,
-    idx,
     load_cifar10,
     load_digits,
     load_fashion_mnist,
     load_imagenette,
     load_libsvm,
+    registry,
     status,
 )
-from firstish.problems.data.folders import cache
-from firstish.problems.data.reading import read_file
+from firstish.problems.datasets.folders import cache
+from firstish.problems.datasets.readers import cifar, idx
+from firstish.problems.datasets.readers.limits import read_file
 
 
 def md5(content):
@@ -490,7 +489,9 @@ def test_directions_are_sentences():
 def test_missing_packages_name_the_extra(tmp_path, monkeypatch):
     tiny.write_folder(tmp_path / "imagenette2-160", tiny.picture_files())
     (tmp_path / "mushrooms").write_text(tiny.mushrooms())
-    monkeypatch.setattr("firstish.problems.data.imagenette.COUNTS", {"train": tiny.COUNTS})
+    monkeypatch.setattr(
+        "firstish.problems.datasets.readers.imagenette.COUNTS", {"train": tiny.COUNTS}
+    )
     for module, package, load in [
         ("sklearn.datasets", "scikit-learn", load_digits),
         ("PIL.Image", "pillow", lambda: load_imagenette(data=tmp_path, size=4)),
@@ -502,8 +503,8 @@ def test_missing_packages_name_the_extra(tmp_path, monkeypatch):
 
 
 def test_data_are_never_unpickled():
-    source = Path(catalogue.__file__).parent
-    for path in source.glob("*.py"):
+    source = Path(registry.__file__).parent
+    for path in source.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
         assert "import pickle" not in text
         assert "allow_pickle=True" not in text

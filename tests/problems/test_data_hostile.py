@@ -19,18 +19,16 @@ import pytest
 import tinyfiles as tiny
 from PIL import Image
 
-from firstish.problems.data import (
+from firstish.problems.datasets import (
     CATALOGUE,
     DataError,
-    cifar,
-    idx,
-    imagenette,
     load_cifar10,
     load_fashion_mnist,
     load_imagenette,
     load_libsvm,
 )
-from firstish.problems.data.libsvm import SHAPES, Shape
+from firstish.problems.datasets.readers import cifar, idx, imagenette
+from firstish.problems.datasets.readers.libsvm import SHAPES, Shape
 
 MEGABYTE = 1 << 20
 

@@ -12,14 +12,19 @@ import pytest
 import tinyfiles as tiny
 from sklearn.datasets import load_svmlight_file
 
-from firstish.problems.data import DataError
-from firstish.problems.data.archives import folder_files, tar_files, zip_files
-from firstish.problems.data.cifar import read_archive, read_batch, read_digits, read_sheet
-from firstish.problems.data.idx import read_fashion_mnist, read_idx
-from firstish.problems.data.imagenette import CLASSES, read_imagenette
-from firstish.problems.data.libsvm import SHAPES, check_shape, read_libsvm
-from firstish.problems.data.reading import Content
-from firstish.problems.data.tar import members
+from firstish.problems.datasets import DataError
+from firstish.problems.datasets.readers.archives import folder_files, tar_files, zip_files
+from firstish.problems.datasets.readers.cifar import (
+    read_archive,
+    read_batch,
+    read_digits,
+    read_sheet,
+)
+from firstish.problems.datasets.readers.idx import read_fashion_mnist, read_idx
+from firstish.problems.datasets.readers.imagenette import CLASSES, read_imagenette
+from firstish.problems.datasets.readers.libsvm import SHAPES, check_shape, read_libsvm
+from firstish.problems.datasets.readers.limits import Content
+from firstish.problems.datasets.readers.tar import members
 
 
 def refuses(*words):

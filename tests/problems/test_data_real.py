@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_svmlight_file
 
-from firstish.problems.data import (
+from firstish.problems.datasets import (
     CATALOGUE,
     load_cifar10,
     load_digits,
@@ -15,7 +15,7 @@ from firstish.problems.data import (
     load_libsvm,
     status,
 )
-from firstish.problems.data.imagenette import COUNTS
+from firstish.problems.datasets.readers.imagenette import COUNTS
 
 
 @pytest.mark.parametrize("name", [n for n in CATALOGUE if n != "digits"])

@@ -12,7 +12,7 @@ from tolerances import summed
 from torch.nn import functional as F
 
 from firstish.problems import Options, get
-from firstish.problems.data import load_fashion_mnist, load_imagenette
+from firstish.problems.datasets import load_fashion_mnist, load_imagenette
 from firstish.problems.imagenette_resnet import normalised
 from firstish.problems.mlp import mlp
 from firstish.problems.resnet import ResNet18

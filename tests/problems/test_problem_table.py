@@ -12,7 +12,7 @@ from tolerances import summed
 
 import firstish
 from firstish.problems import PROBLEMS, Instance, Options, Problem, get
-from firstish.problems.data import CATALOGUE, load_cifar10, load_libsvm
+from firstish.problems.datasets import CATALOGUE, load_cifar10, load_libsvm
 from firstish.problems.mushrooms import INITIAL_STEPS
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from firstish.problems.base import Instance
-from firstish.problems.data.digits import load_digits
+from firstish.problems.datasets.readers.digits import load_digits
 from race.learning.making import glorot, learning, shapes, split
 from race.problem import function
 

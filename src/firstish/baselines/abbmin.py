@@ -10,10 +10,10 @@ from torch import Tensor
 
 from firstish._validate import check_below_one, check_count, check_positive
 from firstish.baselines.steps import STATIONARY, down_gradient, searched_step
+from firstish.linalg import dot
 from firstish.line_search import Armijo, zhang_hager_mean
 from firstish.methods.base import Step
 from firstish.objectives.base import Depth, Point
-from firstish.vectors import dot
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from firstish._validate import check_positive
 from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
+from firstish.linalg import norm
 from firstish.methods.base import Step
 from firstish.objectives.base import Depth, Point
-from firstish.vectors import norm
 
 GROWTH = 10.0  # factor between trials of the first step while it is too short
 MAX_TRIALS = 100  # of AdGD-2's first step

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from firstish._validate import check_count
 from firstish.baselines.steps import STATIONARY
+from firstish.linalg import dot
 from firstish.line_search import NOISE_ULPS
 from firstish.methods.base import Failure, Step
 from firstish.objectives.base import Depth, Point
-from firstish.vectors import dot
 
 
 @dataclass(frozen=True, slots=True)

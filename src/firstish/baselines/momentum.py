@@ -18,9 +18,9 @@ from torch import Tensor
 
 from firstish._validate import check_below_one, check_positive
 from firstish.baselines import checks
+from firstish.linalg import add, add_
 from firstish.methods.base import Step
 from firstish.objectives.base import Depth, Point
-from firstish.vectors import add, add_
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from functools import partial
 
+from firstish.linalg import dot
 from firstish.line_search import Found, LineFunction
 from firstish.methods.base import Failure, Step
 from firstish.methods.take_step import PointTrial
 from firstish.objectives.base import Depth, Point
-from firstish.vectors import dot
 
 STATIONARY = Step(step_size=0.0, failure=Failure.STATIONARY)
 

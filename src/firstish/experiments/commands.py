@@ -18,27 +18,28 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from firstish import __version__
+from firstish.distributed import Group
 from firstish.errors import RankError
-from firstish.experiments import folders, plain_json, runner, sessions
+from firstish.experiments import runner
 from firstish.experiments.console import Live, headline, table, trials, winners
-from firstish.experiments.figures import draw_all
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
 from firstish.experiments.observers import Observer, Several, Silent
 from firstish.experiments.ranks import first_decides, joined, world_size
-from firstish.experiments.report import write_report
+from firstish.experiments.report.figures import draw_all
+from firstish.experiments.report.page import write_report
+from firstish.experiments.report.summary import Summary, digest, summarise
 from firstish.experiments.settings import Settings
-from firstish.experiments.storage import StorageError
-from firstish.experiments.summary import Summary, digest, summarise
+from firstish.experiments.storage import folders, plain_json, sessions
+from firstish.experiments.storage.files import StorageError
 from firstish.experiments.tensorboard import TensorBoard
 from firstish.experiments.tuning import Tuning
 from firstish.experiments.tuning import tune as tune_grid
 from firstish.experiments.winners import grids, write_markdown
-from firstish.objectives.group import Group
 from firstish.problems import PROBLEMS, get
 from firstish.problems.base import Options
-from firstish.problems.data import CATALOGUE, catalogue
-from firstish.problems.data import folders as data_folders
-from firstish.problems.data.files import inspect
+from firstish.problems.datasets import CATALOGUE, registry
+from firstish.problems.datasets import folders as data_folders
+from firstish.problems.datasets.files import inspect
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -389,7 +390,7 @@ def show_data(
     """
     try:
         places = data_folders(data)
-        sets = list(CATALOGUE) if name is None else [catalogue.get(name).name]
+        sets = list(CATALOGUE) if name is None else [registry.get(name).name]
         shown = _table("data set", "files", "where, or how to get it")
         for key in sets:
             try:

@@ -14,13 +14,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from firstish.experiments.methods import DEFAULT, Choice, parse_choice
-from firstish.experiments.summary import GAPS, UNFINISHED, Line, Reached, Summary
+from firstish.experiments.report.summary import GAPS, UNFINISHED, Line, Reached, Summary
 from firstish.experiments.tuning import Tuning
 from firstish.experiments.winners import HEADERS, Grid
 from firstish.experiments.winners import cells as winner_cells
 from firstish.loop import Limits
 from firstish.problems import get
-from firstish.records import Row
+from firstish.result import Row
 
 
 class Live:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from firstish.experiments.methods import Choice
 from firstish.experiments.tuning import Tuning
 from firstish.loop import Limits
-from firstish.records import Row
+from firstish.result import Row
 
 
 class Observer(Protocol):

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import torch.distributed as dist
 
-from firstish.objectives.group import Group
+from firstish.distributed import Group
 
 T = TypeVar("T")
 

@@ -18,19 +18,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from firstish.experiments import checkpoints, folders, sessions, storage
+from firstish.distributed import Group
 from firstish.experiments.interrupt import postponed
 from firstish.experiments.methods import METHODS, Choice, fixed_rate, needs_tuning
 from firstish.experiments.observers import Observer
 from firstish.experiments.ranks import first_decides
-from firstish.experiments.rows import Mark, NoRows, RowWriter, check_rows, end_of
 from firstish.experiments.settings import Settings
+from firstish.experiments.storage import checkpoints, files, folders, sessions
+from firstish.experiments.storage.rows import Mark, NoRows, RowWriter, check_rows, end_of
 from firstish.experiments.tuning import tune
-from firstish.loop import Run, Status
+from firstish.loop import Run
 from firstish.methods import AnyMethod
-from firstish.objectives.group import Group
 from firstish.problems import get
 from firstish.problems.base import Instance, Problem
+from firstish.result import Status
 
 
 def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> None:
@@ -106,7 +107,7 @@ def _keep(folder: Path, settings: Settings, choice: Choice, outcome: dict[str, A
     ordered = {
         name: {key: found[key] for key in order if key in found} for name, found in ends.items()
     }
-    storage.write_json(folder / "summary.json", ordered)
+    files.write_json(folder / "summary.json", ordered)
     checkpoints.delete(_checkpoint(folder, choice.key))
 
 
@@ -115,7 +116,7 @@ def started_with(folder: Path) -> dict[str, Any]:
     path = folder / "run.json"
     if not path.exists():
         raise FileNotFoundError(f"--resume: {folder} holds no run. Start one without --resume.")
-    return storage.read_json(path)
+    return files.read_json(path)
 
 
 def _mark(folder: Path, settings: Settings, new: bool) -> None:
@@ -123,9 +124,9 @@ def _mark(folder: Path, settings: Settings, new: bool) -> None:
     path, asked = folder / "run.json", settings.describe()
     if new:
         started = {**asked, **sessions.versions(), "started": sessions.now()}
-        storage.write_json(path, started)
+        files.write_json(path, started)
     elif started_with(folder)["methods"] != asked["methods"]:
-        storage.write_json(path, {**started_with(folder), "methods": asked["methods"]})
+        files.write_json(path, {**started_with(folder), "methods": asked["methods"]})
 
 
 def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
@@ -135,7 +136,7 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
         if not folders.is_free(folder):
             raise FileExistsError(f"{folder} is not empty and holds no run. Use another --out.")
         return True
-    found = storage.read_json(mark)
+    found = files.read_json(mark)
     if not resume:
         raise FileExistsError(f"{folder} holds a run. Go on with --resume, or use another --out.")
     if set(found.get("methods", ())) <= set(wanted["methods"]):
@@ -156,7 +157,7 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
 def _ends(folder: Path) -> dict[str, dict[str, Any]]:
     """How each method ended that has, and how far its records go."""
     path = folder / "summary.json"
-    found = storage.read_json(path) if path.exists() else {}
+    found = files.read_json(path) if path.exists() else {}
     return {"methods": found.get("methods", {}), "records": found.get("records", {})}
 
 
@@ -176,11 +177,11 @@ def _rate(
         kept = path.with_suffix(".jsonl")
         found = tune(settings, choice, observer, kept)
         if settings.options.group.rank == 0:
-            storage.write_json(path, asdict(found))
+            files.write_json(path, asdict(found))
             kept.unlink(missing_ok=True)
         observer.tuned(choice, found)
         return found.winner
-    winner = storage.read_json(path)["winner"]
+    winner = files.read_json(path)["winner"]
     return None if winner is None else float(winner)
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from firstish.experiments import storage
 from firstish.experiments.methods import Choice
 from firstish.experiments.observers import Silent
-from firstish.experiments.rows import read_rows
-from firstish.records import Row
+from firstish.experiments.storage import files
+from firstish.experiments.storage.rows import read_rows
+from firstish.result import Row
 from firstish.scaling import Curvature
 
 CASES = {Curvature.SPC.name: 1, Curvature.LPC.name: 0, Curvature.NC.name: -1}
@@ -67,7 +67,7 @@ class TensorBoard(Silent):
     def __enter__(self) -> TensorBoard:
         """Bring the methods that are already done up to date."""
         summary = self._folder / "summary.json"
-        for key in storage.read_json(summary)["methods"] if summary.exists() else ():
+        for key in files.read_json(summary)["methods"] if summary.exists() else ():
             self._finish(key)
         return self
 
@@ -94,7 +94,7 @@ class TensorBoard(Silent):
         place = self._folder / "tensorboard" / key
         for old in place.glob("events.out.tfevents.*"):
             old.unlink()
-        started = storage.read_json(self._folder / "run.json")["started"]
+        started = files.read_json(self._folder / "run.json")["started"]
         self._start = datetime.strptime(started, "%Y-%m-%dT%H:%M:%S%z").timestamp()
         self._writer = self._kind(str(place), flush_secs=self._flush_seconds)
         self._last = -1

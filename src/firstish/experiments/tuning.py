@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Protocol
 
 from firstish.experiments.methods import METHODS, Choice
-from firstish.experiments.rows import NoRows, RowWriter, end_of, read_rows
 from firstish.experiments.settings import Settings
+from firstish.experiments.storage.rows import NoRows, RowWriter, end_of, read_rows
 from firstish.experiments.workers import deaf, processes
-from firstish.loop import Status
 from firstish.minimize import minimize
 from firstish.problems import get
+from firstish.result import Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from firstish.experiments import storage
 from firstish.experiments.methods import parse_choice
-from firstish.experiments.summary import Summary
+from firstish.experiments.report.summary import Summary
+from firstish.experiments.storage import files
 from firstish.problems import get
 
 HEADERS = ("method", "step sizes tried", "winner", "paper's winner", "calls", "seconds")
@@ -64,7 +64,7 @@ def write_markdown(folder: Path, summary: Summary) -> Path | None:
         *(_row(cells(problem, grid)) for grid in grids(summary)),
     ]
     path = folder / "tuning.md"
-    with storage.replacing(path) as file:
+    with files.replacing(path) as file:
         file.write(("\n".join(lines) + "\n").encode())
     return path
 

@@ -9,13 +9,13 @@ from typing import ClassVar
 from torch import Tensor
 
 from firstish._validate import check_count
+from firstish.linalg import dot, norm
 from firstish.line_search import Armijo
 from firstish.methods.base import Step
-from firstish.methods.pairs import Pair, direction, pair
+from firstish.methods.lbfgs import Pair, direction, pair
 from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless, resolved_length
 from firstish.objectives.base import Depth, Point
 from firstish.scaling import Curvature, curvature_case, require_finite
-from firstish.vectors import dot, norm
 
 POSITIVE = 1e-8  # least cosine of the angle between the changes of x and g
 DESCENT = 1e-10  # least cosine of the angle between p and -g

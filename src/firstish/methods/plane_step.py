@@ -10,9 +10,10 @@ from typing import ClassVar
 from torch import Tensor
 
 from firstish._validate import check_count
+from firstish.linalg import add_, dot, norm, norm_and_cosine
 from firstish.line_search import Armijo
 from firstish.methods.base import Step
-from firstish.methods.definite import solve
+from firstish.methods.cholesky import solve
 from firstish.methods.take_step import (
     Proposal,
     ProposingMethod,
@@ -21,7 +22,6 @@ from firstish.methods.take_step import (
 )
 from firstish.objectives.base import Depth, Point
 from firstish.scaling import Angle, Curvature, LimitedScale, algorithm_1, check_cases
-from firstish.vectors import add_, dot, norm, norm_and_cosine
 
 DESCENT = 1e-6  # least cosine of the angle between p and -g
 CHANGED = 0.3  # most that two values of <w_i, Hw_j> differ, at unit diagonal

@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from firstish.linalg import in_range, norm, norm_and_cosine
 from firstish.line_search import Armijo
 from firstish.methods.base import Step
 from firstish.methods.directions import AdamDirection, AnyDirection
 from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless, resolved_length
 from firstish.objectives.base import Depth, Point
 from firstish.scaling import Curvature, LimitedScale, algorithm_1, check_cases
-from firstish.vectors import in_range, norm, norm_and_cosine
 
 DESCENT = 1e-8  # least cosine of the angle between p and -g
 

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from firstish.line_search import Armijo, SearchState
 from firstish.methods.base import Step
+from firstish.methods.rules import RULES, RULES_WITH_MEMORY, RuleMemory, rule_scale
 from firstish.methods.take_step import Proposal, ProposingMethod, along_gradient
 from firstish.objectives.base import Depth, Point
-from firstish.rules import RULES, RULES_WITH_MEMORY, RuleMemory, rule_scale
 from firstish.scaling import (
     SCALES,
     Curvature,
@@ -59,7 +59,7 @@ class ScaledGradient(ProposingMethod[CycleState]):
     Args:
         scaling: "CG", "MR", "GM" or a cycle of them such as "CGMR", in any case of letters. The
             cycle advances on steps of strong positive curvature only. Or one of the rules "ASD",
-            "DY" and "SDC" (see `firstish.rules`); DY and SDC begin again after a step of another
+            "DY" and "SDC" (see `methods/rules.py`); DY and SDC begin again after a step of another
             curvature or one that was cut.
         sigma: curvature above which it counts as strong; 0 is right for strongly convex f.
         s_lpc: scale where curvature is limited, in (0, 1/sigma]; "1/sigma" for that; by default

@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from firstish.linalg import dot, norm
 from firstish.line_search import NOISE_ULPS, TELLING, Armijo, Found, LineFunction, SearchState
 from firstish.methods.base import Failure, Step
 from firstish.objectives.base import Depth, Point
 from firstish.scaling import Angle, Curvature
-from firstish.vectors import dot, norm
 
 State = TypeVar("State")
 

@@ -2,15 +2,15 @@
 
 from firstish.objectives.base import Depth, Meter, Objective, Point, Product
 from firstish.objectives.closure import ClosureObjective
-from firstish.objectives.finite_sum import FiniteSum
+from firstish.objectives.finite_sum.objective import FiniteSum
+from firstish.objectives.finite_sum.reduction import Summed
+from firstish.objectives.finite_sum.row_curvature import estimate_max_lipschitz
+from firstish.objectives.finite_sum.sampling import HessianSample
 from firstish.objectives.function import FunctionObjective
-from firstish.objectives.linear import LinearModel
-from firstish.objectives.module import ModuleObjective
-from firstish.objectives.numpy_function import NumpyObjective
-from firstish.objectives.row_curvature import estimate_max_lipschitz
-from firstish.objectives.sampling import HessianSample
-from firstish.objectives.sharded_sum import ShardedSum
-from firstish.objectives.summed import Summed
+from firstish.objectives.linear.model import LinearModel
+from firstish.objectives.module.objective import ModuleObjective
+from firstish.objectives.numpy import NumpyObjective
+from firstish.objectives.sharded.objective import ShardedSum
 
 __all__ = [
     "ClosureObjective",

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from firstish.errors import ProductError
 from firstish.objectives import hvp
 from firstish.objectives.base import Depth, Meter, Point, Product
-from firstish.objectives.layout import Layout
-from firstish.objectives.loss import independent
+from firstish.objectives.checks import independent
+from firstish.objectives.flatten import Layout
+from firstish.objectives.hooks import graph_eps, refuse_nondeterministic
 from firstish.objectives.penalty import L2Penalty
 from firstish.objectives.product_selector import Mode, ProductSelector, failing_operation
-from firstish.objectives.watch import graph_eps, refuse_nondeterministic
 
 
 @dataclass(slots=True)

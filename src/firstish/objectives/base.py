@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from firstish.errors import NonFiniteError
+from firstish.linalg import add, dot, in_range, norm, norm_and_cosine
 from firstish.scaling import Angle
-from firstish.vectors import add, dot, in_range, norm, norm_and_cosine
 
 FLOAT64_EPS = torch.finfo(torch.float64).eps
 

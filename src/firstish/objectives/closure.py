@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from firstish.errors import NondeterministicError, ProductError
+from firstish.linalg import dot
 from firstish.objectives.autograd import AutogradObjective, AutogradPoint, Evaluation
 from firstish.objectives.base import Depth, Point
-from firstish.objectives.layout import Layout
-from firstish.objectives.loss import loss_and_aux
+from firstish.objectives.checks import loss_and_aux
+from firstish.objectives.flatten import Layout
+from firstish.objectives.hooks import Buffers, graph_eps, touched_buffers
 from firstish.objectives.product_selector import Mode
-from firstish.objectives.random_state import RandomState
-from firstish.objectives.watch import Buffers, graph_eps, touched_buffers
-from firstish.vectors import dot
+from firstish.objectives.rng import RandomState
 
 Closure = Callable[[], object]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from torch import Tensor
 
 from firstish.objectives.autograd import AutogradObjective, Evaluation
-from firstish.objectives.layout import Layout
-from firstish.objectives.loss import loss_and_aux
+from firstish.objectives.checks import loss_and_aux
+from firstish.objectives.flatten import Layout
 from firstish.objectives.product_selector import Mode
-from firstish.objectives.random_state import Replay
+from firstish.objectives.rng import Replay
 
 
 class FunctionObjective(AutogradObjective):

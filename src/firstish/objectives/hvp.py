@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from firstish.linalg import add, norm, norm_and_cosine
 from firstish.objectives.base import Product
-from firstish.vectors import add, norm, norm_and_cosine
 
 SHORTEST = 1e-290  # differences over shorter distances underflow
 

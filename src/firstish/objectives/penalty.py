@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from firstish._validate import check_nonnegative
-from firstish.vectors import dot
+from firstish.linalg import dot
 
 
 class L2Penalty:

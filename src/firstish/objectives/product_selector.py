@@ -11,9 +11,9 @@ from typing import Literal, Protocol, get_args
 from torch import Tensor
 
 from firstish.errors import ProductError
+from firstish.linalg import norm
 from firstish.objectives.base import FLOAT64_EPS, Depth, Product
 from firstish.objectives.hvp import SHORTEST, gradient_difference
-from firstish.vectors import norm
 
 Mode = Literal["auto", "double-backward", "difference", "gauss-newton"]
 

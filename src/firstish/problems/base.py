@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from firstish.distributed import Group
 from firstish.objectives.base import Objective
-from firstish.objectives.group import Group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

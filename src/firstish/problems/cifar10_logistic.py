@@ -6,7 +6,7 @@ import torch
 
 from firstish.problems import logistic
 from firstish.problems.base import Instance, Options, Problem
-from firstish.problems.data.cifar import load_cifar10
+from firstish.problems.datasets.readers.cifar import load_cifar10
 from firstish.problems.rows import first_rows, precision
 
 _ROWS = 50_000

@@ -6,7 +6,7 @@ import torch
 
 from firstish.problems import logistic
 from firstish.problems.base import Instance, Options, Problem
-from firstish.problems.data.digits import ROWS, load_digits
+from firstish.problems.datasets.readers.digits import ROWS, load_digits
 from firstish.problems.rows import first_rows, precision
 
 _WEIGHT_DECAY = 1e-3

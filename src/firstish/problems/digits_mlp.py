@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firstish.problems import mlp
 from firstish.problems.base import Instance, Options, Problem
-from firstish.problems.data.digits import ROWS, load_digits
+from firstish.problems.datasets.readers.digits import ROWS, load_digits
 from firstish.problems.rows import first_rows
 
 _WIDTHS = (64, 50, 50, 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from firstish.problems import mlp
 from firstish.problems.base import Instance, Options, Problem
-from firstish.problems.data.idx import ROWS, load_fashion_mnist
+from firstish.problems.datasets.readers.idx import ROWS, load_fashion_mnist
 from firstish.problems.rows import first_rows
 
 _WIDTHS = (784, 100, 100, 10)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from firstish.problems import mlp, network
 from firstish.problems.base import Instance, Options, Problem
-from firstish.problems.data.imagenette import CLASSES, ROWS, load_imagenette
+from firstish.problems.datasets.readers.imagenette import CLASSES, ROWS, load_imagenette
 from firstish.problems.resnet import ResNet18
 from firstish.problems.rows import mixed_rows, precision
 from firstish.problems.seeded import seeded

@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from firstish.objectives.families import Family, Logistic, Multinomial
-from firstish.objectives.linear import LinearModel
+from firstish.objectives.linear.families import Family, Logistic, Multinomial
+from firstish.objectives.linear.model import LinearModel
 from firstish.problems.base import Instance, Options
 
 SOFTMAX = (

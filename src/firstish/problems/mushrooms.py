@@ -7,7 +7,7 @@ import torch
 
 from firstish.problems import logistic
 from firstish.problems.base import Instance, Options, Problem
-from firstish.problems.data.libsvm import load_libsvm
+from firstish.problems.datasets.readers.libsvm import load_libsvm
 from firstish.problems.rows import mixed_rows, precision
 
 INITIAL_STEPS = (1e-1, 1e0, 1e1, 1e2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from firstish.objectives.finite_sum import FiniteSum
-from firstish.objectives.module import ModuleObjective
+from firstish.objectives.finite_sum.objective import FiniteSum
+from firstish.objectives.module.objective import ModuleObjective
 from firstish.problems.base import Instance, Options
 
 

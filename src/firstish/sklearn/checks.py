@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import _check_sample_weight
 
-from firstish.methods.named import method_of
-from firstish.objectives.sparse import refuse_damaged
+from firstish.methods.registry import method_of
+from firstish.objectives.linear.sparse import refuse_damaged
 from firstish.sklearn.variables import Array
 
 

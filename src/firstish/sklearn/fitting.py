@@ -12,14 +12,15 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from firstish.loop import Limits, Run, Status
+from firstish.loop import Limits, Run
 from firstish.methods.base import AnyMethod
-from firstish.methods.named import method_of
-from firstish.objectives.families import Family, Multinomial
-from firstish.objectives.features import from_scipy
-from firstish.objectives.linear import LinearModel, LinearPoint
+from firstish.methods.registry import method_of
+from firstish.objectives.linear.families import Family, Multinomial
+from firstish.objectives.linear.features import from_scipy
+from firstish.objectives.linear.model import LinearModel, LinearPoint
 from firstish.objectives.shared import ignored
-from firstish.objectives.substituted import Substituted, SubstitutedPoint
+from firstish.result import Status
+from firstish.sklearn.substituted import Substituted, SubstitutedPoint
 from firstish.sklearn.variables import Array, Variables, cost, diagonal, whitened
 
 FIRST_CHANGE = 8

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from firstish.methods.base import AnyMethod
-from firstish.objectives.families import Family, Logistic, Multinomial
+from firstish.objectives.linear.families import Family, Logistic, Multinomial
 from firstish.sklearn.checks import above, sample_weights, samples, settings
 from firstish.sklearn.fitting import Task, fit
 from firstish.sklearn.variables import Array

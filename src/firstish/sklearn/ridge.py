@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from firstish.methods.base import AnyMethod
-from firstish.objectives.families import LeastSquares
+from firstish.objectives.linear.families import LeastSquares
 from firstish.sklearn.checks import above, sample_weights, samples, settings
 from firstish.sklearn.fitting import Task, as_tensor, fit
 from firstish.sklearn.variables import Array

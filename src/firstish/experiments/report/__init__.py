@@ -1,0 +1,1 @@
+"""What a run is read into: its summary, figures and page."""

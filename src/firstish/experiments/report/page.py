@@ -1,0 +1,146 @@
+"""One self-contained page of a run: table, interactive curves, figures, settings."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+from matplotlib.markers import MarkerStyle
+from plotly.offline import get_plotlyjs
+
+from firstish.experiments import winners
+from firstish.experiments.console import cells, headers, ranked
+from firstish.experiments.methods import PANEL, parse_choice
+from firstish.experiments.report.curves import best_so_far, look, thin
+from firstish.experiments.report.figures import DPI, FIGURES, MARKERS
+from firstish.experiments.report.summary import UNFINISHED, Summary, summarise
+from firstish.experiments.storage import files, plain_json, sessions
+from firstish.problems import get
+
+_FIELDS = ("oracle_calls", "seconds", "iteration", "value", "grad_norm", "scale", "step_size")
+
+_CAPTION = (
+    "Oracle calls until f is at most lowest + gap (f0 - lowest), and until the gradient norm is at "
+    "most gtol; a dash where it was not. Unit: share of steps with step size 1; +curv: of steps "
+    "that also satisfy the curvature condition at 0.9. Tuning: oracle calls and seconds of "
+    "the whole grid, the winner's among them."
+)
+
+
+def write_report(folder: Path, figures: list[Path], out: Path | None = None) -> Path:
+    """Write report.html into the folder or `out`; where it is."""
+    summary = summarise(folder)
+    problem = get(summary.run["problem"])
+    template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+    page = template.substitute(
+        title=html.escape(f"{problem.title}: {len(summary.lines)} methods"),
+        lead=html.escape(_lead(summary)),
+        caption=_CAPTION,
+        table=_table(headers(summary), [cells(line) for line in ranked(summary)]),
+        tuning=_tuning(summary),
+        figures="\n".join(_figure(path) for path in figures),
+        settings="".join(
+            f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(_text(v))}</dd>"
+            for k, v in {**_settings(summary.run), "objective": problem.formula}.items()
+        ),
+        plotly=get_plotlyjs(),
+        data=plain_json.dumps(_curves(summary)).replace("</", "<\\/"),
+    )
+    path = (out or folder) / "report.html"
+    with files.replacing(path) as file:
+        file.write(page.encode())
+    return path
+
+
+def _settings(run: dict[str, Any]) -> dict[str, Any]:
+    """What was run; of what changed from session to session, all of it."""
+    changing = {name: sessions.every(run, name) for name in sessions.versions() if name in run}
+    return {k: v for k, v in {**run, **changing}.items() if k != "sessions"}
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _lead(summary: Summary) -> str:
+    said = [f"{ranked(summary)[0].label} came first."]
+    if any(line.tuning for line in summary.lines):
+        said.append("Tuned methods paid for their step size: the last column counts the grid.")
+    if summary.lowest is not None:
+        said.append(f"The lowest objective any method passed through is {summary.lowest:.8g}.")
+    if not summary.any_converged:
+        said.append(f"{UNFINISHED[0].upper()}{UNFINISHED[1:]}.")
+    return " ".join([*said, *sessions.changes(summary.run)])
+
+
+def _table(names: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<th scope="row">{html.escape(c)}</th>' if k == 0 else f"<td>{html.escape(c)}</td>"
+            for k, c in enumerate(line)
+        )
+        + "</tr>"
+        for line in lines
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _tuning(summary: Summary) -> str:
+    """The table of winning step sizes, where there were any to find."""
+    lines = [winners.cells(summary.run["problem"], grid) for grid in winners.grids(summary)]
+    if not lines:
+        return ""
+    return (
+        '<h2 id="tuning">Step sizes tuned</h2><p>Each ran until it met the tolerance or the budget '
+        "was spent; the price is that of the whole grid.</p>"
+        '<div class="scroll" tabindex="0" role="region" aria-labelledby="tuning">'
+        f"{_table(winners.HEADERS, lines)}</div>"
+    )
+
+
+def _figure(path: Path) -> str:
+    content = path.read_bytes()
+    picture = base64.b64encode(content).decode()
+    pixels = int.from_bytes(content[16:20], "big")  # a PNG says its width there
+    caption = html.escape(" ".join((FIGURES[path.stem].__doc__ or path.stem).split()))
+    return (
+        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{caption}">'
+        f'<img width="{round(pixels * 96 / DPI)}" '
+        f'alt="{caption} The table above holds its results as numbers." '
+        f'src="data:image/png;base64,{picture}"></div><figcaption>{caption}</figcaption></figure>'
+    )
+
+
+def _positive(value: float) -> float | None:
+    return value if value > 0 else None  # a logarithmic axis has no place for it
+
+
+def _curves(summary: Summary) -> list[dict[str, Any]]:
+    out = []
+    for position, (key, all_rows) in enumerate(summary.rows.items()):
+        rows = thin(all_rows)
+        style = look(key, position)
+        curve: dict[str, Any] = {f: [r[f] for r in rows] for f in _FIELDS}
+        best = dict(zip((r["iteration"] for r in all_rows), best_so_far(all_rows), strict=True))
+        curve["gap"] = [_positive(r["value"] - (summary.lowest or 0.0)) for r in rows]
+        curve["best"] = [_positive(best[r["iteration"]] - (summary.lowest or 0.0)) for r in rows]
+        curve["negative"] = [k for k, r in enumerate(rows) if r["curvature"] == "NC"]
+        curve.update(label=style.label, colour=style.colour, dark=style.on_dark)
+        curve.update(dash=style.dash, marker=style.marker, outline=_outline(style.marker))
+        curve["shown"] = parse_choice(key).name in PANEL
+        out.append(curve)
+    return out
+
+
+def _outline(marker: str) -> str:
+    """The marker as the points of an SVG polygon about 0, some 10 units wide."""
+    style = MarkerStyle(MARKERS[marker.removesuffix("-open")])
+    (shape,) = style.get_path().transformed(style.get_transform()).to_polygons()
+    return " ".join(f"{10 * x:.1f},{-10 * y:.1f}" for x, y in np.asarray(shape))

@@ -1,0 +1,172 @@
+"""From rows to the numbers a table shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from firstish.experiments.methods import parse_choice
+from firstish.experiments.storage import files
+from firstish.experiments.storage.rows import Mark, read_rows
+
+GAPS = (1e-2, 1e-4, 1e-6)
+"""Targets: f at most f* + gap (f0 - f*), f* the lowest value any method of the run reached."""
+
+UNFINISHED = "no method met the tolerance: gaps to the lowest f are to an unfinished run"
+"""What has to be said of the gaps then."""
+
+ETA = 0.9
+"""The curvature condition is judged at this eta."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """When a method first met a target; None if it did not."""
+
+    oracle_calls: float | None
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One method in the table."""
+
+    key: str
+    label: str
+    rate: float | None
+    outcome: dict[str, Any]
+    tuning: dict[str, Any] | None
+    best: float | None
+    to_gap: tuple[Reached, ...]
+    to_gtol: Reached
+    unit_steps: float | None  # share of the steps
+    curvature_condition: float | None  # share of the steps that are unit and satisfy it too
+    backtracks: float | None  # per iteration
+    cases: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A run folder, digested."""
+
+    run: dict[str, Any]
+    lowest: float | None
+    lines: list[Line]
+    rows: dict[str, list[dict[str, Any]]]
+
+    @property
+    def any_converged(self) -> bool:
+        """Whether some method met the tolerance."""
+        return any(line.to_gtol.oracle_calls is not None for line in self.lines)
+
+
+def summarise(folder: Path) -> Summary:
+    """Read a run folder."""
+    run = files.read_json(folder / "run.json", "problem", "methods", "budget", "gtol")
+    ends = files.read_json(folder / "summary.json", "methods")
+    outcomes = ends["methods"]
+    rows = _rows(folder, outcomes, ends.get("records", {}))
+    lowest = _lowest([r for rs in rows.values() for r in rs])
+    lines = [
+        _line(key, outcome, rows.get(key, []), run["gtol"], lowest, _tuning(folder, key))
+        for key, outcome in outcomes.items()
+    ]
+    return Summary(run=run, lowest=lowest, lines=lines, rows=rows)
+
+
+def digest(summary: Summary) -> dict[str, Any]:
+    """The table as plain values, ready for JSON: the run, the lowest value, a line per method."""
+    return {
+        "run": summary.run,
+        "lowest": summary.lowest,
+        "gaps": GAPS,
+        "methods": [asdict(line) for line in summary.lines],
+    }
+
+
+def _lowest(rows: list[dict[str, Any]]) -> float | None:
+    """The lowest value on record; one that is not finite is no value."""
+    return min((r["value"] for r in rows if math.isfinite(r["value"])), default=None)
+
+
+def _rows(
+    folder: Path, keys: Iterable[str], written: dict[str, list[int]]
+) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each method that made any, all of them as they were written."""
+    found = {}
+    for key in keys:
+        path = folder / f"{key}.jsonl"
+        if key in written:
+            found[key] = read_rows(path, Mark(*written[key]))
+        elif path.exists():  # an older version did not write how far it goes
+            found[key] = read_rows(path)
+    return found
+
+
+def _tuning(folder: Path, key: str) -> dict[str, Any] | None:
+    path = folder / "tuning" / f"{key}.json"
+    if not path.exists():
+        return None
+    return files.read_json(path, "method", "winner", "oracle_calls", "seconds", "trials")
+
+
+def _line(
+    key: str,
+    outcome: dict[str, Any],
+    rows: list[dict[str, Any]],
+    gtol: float,
+    lowest: float | None,
+    tuning: dict[str, Any] | None,
+) -> Line:
+    steps = [r for r in rows if r["step_size"] is not None]
+    curved = [r for r in steps if r["curvature"] is not None]
+    scaled = [r for r in steps if r["curvature"] is not None or r["scaling"] is not None]
+    searched = [r for r in steps if r["trials"] is not None]
+    gaps = (
+        ()
+        if lowest is None or not rows
+        else tuple(
+            _first(rows, "value", lowest + gap * (rows[0]["value"] - lowest)) for gap in GAPS
+        )
+    )
+    return Line(
+        key=key,
+        label=parse_choice(key).label,
+        rate=outcome.get("rate"),
+        outcome=outcome,
+        tuning=tuning,
+        best=_lowest(rows),
+        to_gap=gaps or tuple(Reached(None, None) for _ in GAPS),
+        to_gtol=_first(rows, "grad_norm", gtol),
+        unit_steps=_share(scaled, _is_unit),
+        curvature_condition=_share(scaled, _is_unit_and_curved),
+        backtracks=sum(max(0, r["trials"] - 1) for r in searched) / len(searched)
+        if searched
+        else None,
+        cases={c: sum(r["curvature"] == c for r in curved) for c in ("SPC", "LPC", "NC")}
+        if curved
+        else {},
+    )
+
+
+def _is_unit(row: dict[str, Any]) -> bool:
+    return bool(row["step_size"] == 1)
+
+
+def _is_unit_and_curved(row: dict[str, Any]) -> bool:
+    ratio = row["slope_ratio"]
+    return _is_unit(row) and ratio is not None and bool(ratio <= ETA)
+
+
+def _share(rows: list[dict[str, Any]], test: Any) -> float | None:
+    return sum(map(test, rows)) / len(rows) if rows else None
+
+
+def _first(rows: list[dict[str, Any]], field: str, target: float) -> Reached:
+    for row in rows:
+        if row[field] <= target:
+            return Reached(row["oracle_calls"], row["seconds"])
+    return Reached(None, None)

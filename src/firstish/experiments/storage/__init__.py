@@ -1,0 +1,1 @@
+"""The files of a run, written so that nothing is lost."""

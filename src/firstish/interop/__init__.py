@@ -1,1 +1,0 @@
-"""Interfaces to other libraries."""

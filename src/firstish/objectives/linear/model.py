@@ -1,0 +1,265 @@
+"""f as the loss of a linear model: points that keep A x, so that few passes over A are made."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from firstish.distributed import Group, warn_if_apart
+from firstish.linalg import add, dot
+from firstish.objectives.base import Depth, Meter, Point, Product, rounding_error
+from firstish.objectives.linear.families import Family, Loss
+from firstish.objectives.linear.features import Features, SparseMatrix, check_features
+from firstish.objectives.linear.targets import checked_weights, per_sample
+from firstish.objectives.module.checksums import checksum, require_same
+from firstish.objectives.penalty import L2Penalty
+from firstish.scaling import Angle
+
+REFRESH = 50
+"""z is computed from x again after so many steps, for z + alpha A p drifts by rounding."""
+
+
+class LinearModel:
+    """f(x) = sum_i w_i loss(z_i, y_i) / sum_i w_i + weight_decay/2 |x|^2 with z = A x.
+
+    A point keeps its scores z, so that a pass over A is made only for what is new: the gradient is
+    A'r (one pass), the curvature along it <Ag, D Ag> (one), the product A'(D Ag) (another), and a
+    trial x + alpha p has the scores z + alpha A p (none, once A p is known). A unit-step iteration
+    of the CG scale makes 2 passes and one of MR or GM makes 3, where autograd makes 4; `passes`
+    counts them, `oracle_calls` stay in the paper's unit. Every `REFRESH` steps z is computed anew.
+
+    x is a row of weights for each score, flattened; `initial()` has its size.
+
+    Args:
+        features: A, a row for each item: a strided tensor or a sparse one, or a sparse matrix of
+            SciPy, float32 or float64. A strided one is not copied, so do not write to it any more.
+        targets: y; see the family for what they may be.
+        family: `families.Logistic()`, `Multinomial()`, `LeastSquares()` or `Poisson()`.
+        sample_weight: w, at least 0, one for each item; all equal by default.
+        weight_decay: lambda in the formula above.
+        intercept: add a number to each score, the last entry of its row of x, as a column of ones
+            in A would.
+        penalise_intercept: whether the weight decay applies to it too.
+        process_group: of `torch.distributed`; features and targets are then this process's rows,
+            at least one, and f the mean over those of all.
+
+    Examples:
+        >>> import firstish
+        >>> A = torch.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
+        >>> y = torch.tensor([1.0, 3.0, 5.0])
+        >>> objective = LinearModel(A, y, firstish.families.LeastSquares())
+        >>> result = firstish.minimize(objective, objective.initial(), gtol=1e-10)
+        >>> [round(v, 6) for v in result.x.tolist()]
+        [1.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        features: Tensor | SparseMatrix,
+        targets: Tensor,
+        family: Family,
+        *,
+        sample_weight: Tensor | None = None,
+        weight_decay: float = 0.0,
+        intercept: bool = False,
+        penalise_intercept: bool = True,
+        process_group: Any = None,
+    ) -> None:
+        if not isinstance(family, Family):
+            raise TypeError(
+                "`LinearModel(family=...)` must be a family such as `firstish.families.Logistic()`,"
+                f" got {family!r}."
+            )
+        A = check_features(features)
+        self.loss: Loss = family.on(per_sample(A, "targets", targets), A.dtype)
+        self.features = Features(A, intercept, self.loss.columns)
+        self.meter = Meter()
+        self.dtype, self.device = A.dtype, A.device
+        self.eps = torch.finfo(A.dtype).eps
+        mask = None
+        if intercept and not penalise_intercept:
+            mask = torch.ones_like(self.initial())
+            mask.view(-1, self.features.width)[:, -1] = 0
+        self.penalty = L2Penalty(weight_decay, "LinearModel", mask)
+        self._weights, mine = checked_weights(A, sample_weight)
+        self.group = Group(process_group, A.device)
+        if process_group is None:
+            warn_if_apart("LinearModel")
+        self._looked = self.group.alone
+        self._total = sum(self.group.from_all(mine))
+        # The size alone does not tell an intercept from a column more.
+        weights = (A.shape[1], self.loss.columns, getattr(family, "pinned", None))
+        penalties = (weight_decay, intercept, penalise_intercept)
+        settings = repr((weights, A.dtype, type(family).__qualname__, penalties))
+        self.group.require_same(
+            zlib.crc32(settings.encode()),
+            "models or settings",
+            "Build the same linear model on every rank, with all classes named.",
+        )
+
+    def initial(self) -> Tensor:
+        """Zeros, as many as x has entries."""
+        return torch.zeros(self.features.size, dtype=self.dtype, device=self.device)
+
+    def at(self, x: Tensor, depth: Depth = "product") -> LinearPoint:
+        """The point x, not yet evaluated."""
+        return LinearPoint(self, x, depth)
+
+    def check_vector(self, x: Tensor) -> None:
+        """Refuse a vector that is not one of this objective's."""
+        size = self.features.size
+        if x.numel() != size or x.dtype != self.dtype or x.device != self.device:
+            raise ValueError(
+                f"`minimize(fun, x0)` got an x0 of {x.numel()} numbers ({x.dtype}, {x.device}), "
+                f"but the objective has {size} ({self.dtype}, {self.device})."
+            )
+
+    def first_look(self, x: Tensor) -> None:
+        """Before the first evaluation: see whether all ranks start at the same point."""
+        if not self._looked:
+            self._looked = True
+            require_same(self.group, {"starting point": checksum(x)}, "LinearModel")
+
+    def scores(self, x: Tensor) -> Tensor:
+        """A x; one pass."""
+        self.meter.passes += 1
+        return self.features.times(x)
+
+    def mean(self, losses: Tensor) -> float:
+        """The weighted mean over items, summed in float64."""
+        if self._weights is None:
+            wide = torch.float32 if losses.device.type == "mps" else torch.float64
+            mine = losses.sum(dtype=wide).item()
+        else:
+            mine = dot(self._weights, losses)
+        return sum(self.group.from_all(mine)) / self._total
+
+    def pull_back(self, r: Tensor, of: Tensor) -> Tensor:
+        """A'(w r) / sum w + weight_decay `of`: a derivative by z to one by x; one pass.
+
+        r is written to.
+        """
+        self.meter.passes += 1
+        vector = self.group.add(self.features.transposed(self._weighed(r))).div_(self._total)
+        return self.penalty.plus_derivative(vector, of)
+
+    def form(self, t: Tensor, u: Tensor, v: Tensor) -> float:
+        """<t, w u> / sum w + weight_decay <v, v>, t being A v: the curvature along v if u = D t.
+
+        u is written to.
+        """
+        mine = dot(t.reshape(-1), self._weighed(u).reshape(-1))
+        return sum(self.group.from_all(mine)) / self._total + 2 * self.penalty.value(v)
+
+    def _weighed(self, r: Tensor) -> Tensor:
+        if self._weights is None:
+            return r
+        return r.mul_(self._weights if r.ndim == 1 else self._weights.unsqueeze(1))
+
+
+class LinearPoint(Point):
+    """A point of a `LinearModel`."""
+
+    _z: Tensor | None = None  # A x
+    _age = 0  # steps since it was computed from x itself
+    _known: Tensor | None = None  # what the derivatives of the loss need of z
+    _image: tuple[Tensor, Tensor] | None = None  # the last v, and A v
+
+    def __init__(self, objective: LinearModel, x: Tensor, depth: Depth) -> None:
+        super().__init__(x, objective.meter, depth)
+        self.objective = objective
+
+    @property
+    def eps(self) -> float:
+        """Unit roundoff of the arithmetic f is computed in."""
+        return self.objective.eps
+
+    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+        """Another point of the same objective."""
+        return self.objective.at(x, depth)
+
+    def along(self, p: Tensor, alpha: float, depth: Depth = "product") -> Point:
+        """The point x + alpha p, with the scores z + alpha A p.
+
+        A p is known if a product along p was made here, and is kept for the next trial if not.
+        """
+        new = self.objective.at(add(self.x, p, alpha), depth)
+        if self._age + 1 < REFRESH:
+            new._z = add(self._scores(), self._along(p), alpha)
+            new._age = self._age + 1
+        return new
+
+    def curvature(self, v: Tensor) -> float:
+        """<v, Hv> = <Av, D Av>; 2 oracle calls as for a product, without the pass for Hv."""
+        if self._last_product is not None and self._last_product[0] is v:
+            return super().curvature(v)
+        return self._form(v)
+
+    def rayleigh_angle(self) -> Angle:
+        """The angle without |Hg|, which would cost a pass more."""
+        v, v_norm, _ = self.grad_in_range()
+        if self._last_product is not None and self._last_product[0] is v:
+            return self.angle()
+        rayleigh = self._form(v, v_norm)
+        length, cosine = abs(rayleigh) * v_norm, math.copysign(1.0, rayleigh)
+        return Angle(v_norm, length, cosine, rounding_error(self.eps) * abs(rayleigh), partial=True)
+
+    def score_curvatures(self) -> Tensor:
+        """The second derivative of each sample's loss by each of its scores; no pass."""
+        return self.objective.loss.hessian_diagonal(self._derivable())
+
+    def inherited(self) -> tuple[Any, ...]:
+        """The scores and their age, unless they come of x alone."""
+        return () if self._age == 0 else (self._z, self._age)
+
+    def inherit(self, what: tuple[Any, ...]) -> None:
+        """Have the scores of the point that `inherited` was asked of."""
+        if what:
+            self._z, self._age = what
+
+    def release(self) -> None:
+        """Drop the scores; asked for more, the point computes them again."""
+        self._z = self._known = self._image = None
+        self._age = 0
+
+    def _scores(self) -> Tensor:
+        if self._z is None:
+            self._z = self.objective.scores(self.x)
+        return self._z
+
+    def _derivable(self) -> Tensor:
+        if self._known is None:
+            self._known = self.objective.loss.at(self._scores())[1]
+        return self._known
+
+    def _along(self, v: Tensor) -> Tensor:
+        if self._image is None or self._image[0] is not v:
+            self._image = (v, self.objective.scores(v))
+        return self._image[1]
+
+    def _form(self, v: Tensor, norm: float = 1.0) -> float:
+        """<v, Hv> / norm^2."""
+        _ = self.grad
+        t = self._along(v)
+        if self._charged is not v:
+            self.meter.oracle_calls += 2
+            self._charged = v
+        if norm != 1.0:  # before the squares, so that they do not overflow
+            t, v = t / norm, v / norm
+        return self.objective.form(t, self.objective.loss.hessian_product(self._derivable(), t), v)
+
+    def _value(self) -> float:
+        self.objective.first_look(self.x)
+        losses, self._known = self.objective.loss.at(self._scores())
+        return self.objective.mean(losses) + self.objective.penalty.value(self.x)
+
+    def _gradient(self) -> Tensor:
+        return self.objective.pull_back(self.objective.loss.slope(self._derivable()), self.x)
+
+    def _product(self, v: Tensor) -> Product:
+        u = self.objective.loss.hessian_product(self._derivable(), self._along(v))
+        return Product.by_exact_formula(self.objective.pull_back(u, v), self.eps)

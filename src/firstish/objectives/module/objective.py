@@ -1,0 +1,108 @@
+"""f as the loss of a module on fixed data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from firstish.objectives.autograd import AutogradObjective, Evaluation
+from firstish.objectives.checks import loss_and_aux
+from firstish.objectives.module.functional import FunctionalLoss
+from firstish.objectives.product_selector import Mode
+from firstish.objectives.rng import Replay
+
+
+class ModuleObjective(AutogradObjective):
+    """f(x) = loss_fn(model(inputs), targets) + weight_decay/2 |x|^2, x the trainable parameters.
+
+    The model's own parameters are read at the start and written at the end; its buffers are
+    updated once per accepted point. Tied parameters count once, frozen ones are constants.
+
+    Args:
+        model: the module. Its mode (train or eval) does not change; dropout uses one mask per
+            objective.
+        loss_fn: takes the outputs and the targets; without targets the outputs only; without
+            inputs the model itself (for losses that call it several times, such as
+            physics-informed ones). Returns the loss, or `(loss, aux)`.
+        inputs: a tensor, or a tuple of arguments for the model.
+        targets: the second argument of the loss.
+        weight_decay: as in the formula above.
+        product: how Hessian-vector products are computed: "double-backward", "difference",
+            "gauss-newton" (for losses convex in the outputs; never finds negative curvature), or
+            "auto", which uses double backward if it works and a difference confirms it.
+        check: evaluate twice at the first point, and raise if the two losses differ.
+
+    Examples:
+        >>> model, loss_fn = nn.Linear(2, 1, bias=False), nn.functional.mse_loss
+        >>> objective = ModuleObjective(model, loss_fn, torch.eye(2), torch.ones(2, 1))
+        >>> objective.at(torch.zeros(2)).value
+        1.0
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Callable[..., object],
+        inputs: Any = None,
+        targets: Any = None,
+        *,
+        weight_decay: float = 0.0,
+        product: Mode = "auto",
+        check: bool = True,
+    ) -> None:
+        if product == "gauss-newton" and inputs is None:
+            raise ValueError("`product='gauss-newton'` needs the model's inputs: pass `inputs`.")
+        self._function = FunctionalLoss(model, loss_fn, "ModuleObjective")
+        super().__init__(
+            self._function.layout,
+            "ModuleObjective",
+            "the loss",
+            product=product,
+            check=check,
+            weight_decay=weight_decay,
+        )
+        self.model = self.root = self._function.model
+        self._arguments = (inputs, targets)
+        self._random = Replay()
+
+    def is_of(self, module: nn.Module) -> bool:
+        """True if this is the objective of `module`."""
+        return self._function.is_of(module)
+
+    def initial(self) -> Tensor:
+        """The model's parameters as one vector."""
+        return self._function.initial()
+
+    def load(self, x: Tensor) -> None:
+        """Write the vector into the model's parameters."""
+        self._function.load(x)
+
+    def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
+        """Run the model at x on clones of its buffers."""
+        leaf = x.detach().requires_grad_(graph)
+        buffers = self._function.buffers()
+        returned, outputs = self._random(self._function, leaf, *self._arguments, buffers)
+        loss, aux = loss_and_aux(returned, self.loss_name)
+        return Evaluation(
+            loss,
+            (leaf,),
+            outputs=outputs if isinstance(outputs, Tensor) else None,
+            aux=aux,
+            buffers=list(buffers.values()),
+        )
+
+    def commit(self, buffers: Sequence[Tensor]) -> None:
+        """Write the buffers of an accepted point into the model, all of them."""
+        try:
+            self._write(buffers)
+        except BaseException:  # a Ctrl-C in the middle of it
+            self._write(buffers)
+            raise
+
+    @torch.no_grad()
+    def _write(self, buffers: Sequence[Tensor]) -> None:
+        for mine, new in zip(self.model.buffers(), buffers, strict=True):
+            mine.copy_(new)

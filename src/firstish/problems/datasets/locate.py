@@ -1,0 +1,90 @@
+"""From the name of a data set to its files: found here, or fetched, or an error with directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from urllib.error import URLError
+
+from firstish.problems.datasets import registry
+from firstish.problems.datasets.download import Check, fetch
+from firstish.problems.datasets.errors import MissingDataError
+from firstish.problems.datasets.files import DataSet, Form, Part
+from firstish.problems.datasets.folders import VARIABLE, cache, folders
+from firstish.problems.datasets.readers.limits import Content, read_file
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A data set as it was found: in which form, and where each file of the form is."""
+
+    form: Form
+    paths: tuple[Path, ...]
+
+    def read(self, k: int = 0) -> Content:
+        """The content of file number `k`; refused if its bytes are not what they should be."""
+        return read_file(self.paths[k], self.form.files[k])
+
+
+def locate(
+    name: str,
+    part: Part = "train",
+    data: Path | None = None,
+    *,
+    check: Check | None = None,
+) -> Copy:
+    """Find a complete copy, its checksums not yet looked at; fetch one if there is none.
+
+    Args:
+        name: of the data set.
+        part: which part of it is wanted.
+        data: the folder to look in; None for the usual places.
+        check: raises if a fetched file without a binding checksum is not what it should be.
+    """
+    dataset = registry.get(name)
+    forms = [form for form in dataset.forms if part in form.parts]
+    places = folders(data)
+    for folder in places:
+        for form in forms:
+            paths = form.find(folder)
+            if paths is not None:
+                return Copy(form, paths)
+    home = places[0] if data is not None else cache()
+    offered = next(form for form in forms if form.offered)
+    try:
+        return _fetch(offered, home, check)
+    except (OSError, HTTPException) as error:
+        raise MissingDataError(_directions(dataset, forms, places, home, error)) from error
+
+
+def _fetch(form: Form, home: Path, check: Check | None) -> Copy:
+    for file in form.files:
+        if file.find(home) is None:
+            if (home / file.path).is_dir():
+                raise IsADirectoryError("something else is in its place")
+            fetch(file, home / file.path, check=check)
+    paths = form.find(home)
+    assert paths is not None
+    return Copy(form, paths)
+
+
+def _directions(
+    dataset: DataSet, forms: list[Form], places: list[Path], home: Path, error: Exception
+) -> str:
+    searched = ", ".join(str(place) for place in places)
+    reason = error.reason if type(error) is URLError else error
+    obstacles = [told for p in places for form in forms for told in form.obstacles(p)]
+    lines = [
+        f"{dataset.title}: not found in {searched}, and not to be had from {dataset.page} "
+        f"({reason}).",
+        *obstacles,
+        f"Put the files of one of these forms into {home}, or into a folder that you name with "
+        f"--data or {VARIABLE}:",
+    ]
+    for form in forms:
+        lines.append(f"- {form.title}:")
+        for file in form.files:
+            source = f", from {file.url}" if file.url else ""
+            lines.append(f"    {file.path} ({file.words}){source}")
+    return "\n".join(lines)

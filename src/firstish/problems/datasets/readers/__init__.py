@@ -1,0 +1,1 @@
+"""Readers of one file format each."""

@@ -1,0 +1,143 @@
+"""What a run returns and records: Result, Row, Progress and Status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from enum import Enum
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from firstish.methods.base import Step
+
+
+class Status(Enum):
+    """How a run ended."""
+
+    CONVERGED = "The gradient norm is at most gtol."
+    MAX_ORACLE_CALLS = "The budget of oracle calls is spent."
+    MAX_ITERATIONS = "The budget of iterations is spent."
+    MAX_SECONDS = "The budget of seconds is spent."
+    STOPPED = "The callback asked to stop."
+    ROUNDING = "f cannot resolve a further decrease in this precision."
+    LINE_SEARCH = "No trial of the line search was accepted."
+    NON_FINITE = "f, its gradient or a Hessian-vector product was not finite at the next point."
+    UNBOUNDED = "f has fallen so far that it seems to be unbounded below."
+
+
+@dataclass(slots=True, kw_only=True)
+class Row(Step):
+    """The point x_k and the step taken from it; the last row of a run has no step.
+
+    Args:
+        iteration: k.
+        oracle_calls: spent until f and g at x_k were known, in the paper's unit.
+        passes: the same in forward passes really made.
+        seconds: the same in time.
+        value: f(x_k).
+        grad_norm: |g(x_k)|.
+    """
+
+    iteration: int
+    oracle_calls: float
+    passes: float
+    seconds: float
+    value: float
+    grad_norm: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values, ready for JSON."""
+        return {k: v.name if isinstance(v, Enum) else v for k, v in asdict(self).items()}
+
+
+_STEP = tuple(f.name for f in fields(Step))
+
+
+class Entry(NamedTuple):
+    """What a row is made of, as the loop has it at hand; the row itself is made when asked for."""
+
+    iteration: int
+    oracle_calls: float
+    passes: float
+    seconds: float
+    value: float
+    grad_norm: float
+    step: Step | None
+
+    def row(self) -> Row:
+        """The row."""
+        fields: dict[str, Any] = self._asdict()
+        step = fields.pop("step")
+        if step is not None:
+            fields.update((name, getattr(step, name)) for name in _STEP)
+        return Row(**fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a callback sees after each iteration.
+
+    Args:
+        row: the point the iteration started from and the step it took.
+        value: f at the new point.
+        grad_norm: |g| there.
+        aux: what the loss returned beside its value there.
+    """
+
+    row: Row
+    value: float
+    grad_norm: float
+    aux: Any = field(repr=False)
+    _x: Tensor = field(repr=False)  # the point itself, which nobody may write to
+
+    @property
+    def x(self) -> Tensor:
+        """The new point, shaped like `x0`: a copy each time, so no callback changes the run."""
+        return self._x.clone()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Result:
+    """What `minimize` returns.
+
+    Args:
+        x: the last point, shaped like `x0`; one vector if `x0` was a module.
+        value: f(x).
+        grad_norm: |g(x)|.
+        status: how the run ended; its value is a sentence.
+        iterations: steps taken.
+        oracle_calls: spent in all, in the paper's unit.
+        passes: spent in all, in forward passes really made.
+        seconds: spent in all, the callback's time left out.
+        history: a row per point; `history[k]` is x_k and the step taken from it.
+        aux: what the loss returned beside its value, at x.
+    """
+
+    x: Tensor
+    value: float
+    grad_norm: float
+    status: Status
+    iterations: int
+    oracle_calls: float
+    passes: float
+    seconds: float
+    history: Sequence[Row]
+    aux: Any = None
+
+    def __repr__(self) -> str:
+        shape = tuple(self.x.shape)
+        return f"Result({self.status.name}: {self.message} x has shape {shape})"
+
+    @property
+    def success(self) -> bool:
+        """Whether the gradient norm reached `gtol`."""
+        return self.status is Status.CONVERGED
+
+    @property
+    def message(self) -> str:
+        """The status as a sentence, with the numbers."""
+        return (
+            f"{self.status.value} f = {self.value:.6g}, |g| = {self.grad_norm:.3g} after "
+            f"{self.iterations} iterations and {self.oracle_calls:g} oracle calls."
+        )

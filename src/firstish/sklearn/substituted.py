@@ -1,0 +1,150 @@
+"""f in other variables, f(x + T u), for a T in which the Hessian is easier."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from firstish.distributed import Group
+from firstish.linalg import add, norm
+from firstish.objectives.base import Depth, Point, Product
+
+
+class Substitution(Protocol):
+    """An invertible linear map T, from the variables u that a method sees to changes of x."""
+
+    def forward(self, u: Tensor) -> Tensor:
+        """T u, in a new tensor."""
+
+    def transposed(self, g: Tensor) -> Tensor:
+        """T'g, in a new tensor: a derivative by x to one by u."""
+
+
+class Substituted:
+    """f(x + T u) as a function of u: a method takes its steps in u, from u = 0.
+
+    The values are those of f, so only the path to the minimiser changes. A point u carries its
+    x + T u along, and whatever f keeps there with it: a step costs one T and one T' more.
+
+    Args:
+        origin: the point x of f; what is known of it is not computed again.
+        substitution: T.
+
+    Examples:
+        >>> import firstish
+        >>> class Stretch:
+        ...     def forward(self, u):
+        ...         return u * torch.tensor([1.0, 0.1], dtype=u.dtype)
+        ...     transposed = forward
+        >>> x = torch.zeros(2, dtype=torch.float64)
+        >>> f = firstish.FunctionObjective(lambda x: x[0] ** 2 + 100 * (x[1] - 1) ** 2, x)
+        >>> result = firstish.minimize(Substituted(f.at(x), Stretch()), x, gtol=1e-10)
+        >>> result.iterations, round(result.x[1].item(), 6)  # x[1] / 0.1
+        (1, 10.0)
+    """
+
+    def __init__(self, origin: Point, substitution: Substitution) -> None:
+        self.origin = origin
+        self.substitution = substitution
+        self.group: Group = getattr(getattr(origin, "objective", None), "group", Group())
+
+    def initial(self) -> Tensor:
+        """u = 0."""
+        return torch.zeros_like(self.origin.x)
+
+    def at(self, x: Tensor, depth: Depth = "product") -> SubstitutedPoint:
+        """The point u, not yet evaluated; at u = 0 the origin itself."""
+        inner = self.origin
+        if inner.depth != depth or bool(x.any()):
+            inner = inner.at(inner.x + self.substitution.forward(x), depth)
+        return SubstitutedPoint(self, x, inner, depth)
+
+
+class SubstitutedPoint(Point):
+    """A point u, and the point x + T u of f, which evaluates and counts."""
+
+    _image: tuple[Tensor, Tensor] | None = None  # the last p, and T p
+
+    def __init__(self, objective: Substituted, u: Tensor, inner: Point, depth: Depth) -> None:
+        super().__init__(u, inner.meter, depth)
+        self.objective = objective
+        self.substitution = objective.substitution
+        self.inner = inner
+
+    @property
+    def eps(self) -> float:
+        """Unit roundoff of the arithmetic f is computed in."""
+        return self.inner.eps
+
+    @property
+    def value(self) -> float:
+        """f(x + T u); 1 oracle call."""
+        return self.inner.value
+
+    @property
+    def grad(self) -> Tensor:
+        """T'g; 1 oracle call after the value."""
+        if self._g is None:
+            self._g = self.substitution.transposed(self.inner.grad)
+        return self._g
+
+    def hvp(self, v: Tensor) -> Product:
+        """T'HT v; 2 oracle calls after the gradient."""
+        if self._last_product is None or self._last_product[0] is not v:
+            u = self._along(v)
+            self._last_product = (v, self._seen_from(v, u, self.inner.hvp(u)))
+        return self._last_product[1]
+
+    def curvature(self, v: Tensor) -> float:
+        """<v, T'HT v>, at the price that f has for it."""
+        return self.inner.curvature(self._along(v))
+
+    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+        """Another point of the same objective."""
+        return self.objective.at(x, depth)
+
+    def along(self, p: Tensor, alpha: float, depth: Depth = "product") -> Point:
+        """The point u + alpha p; T p is kept for the next trial."""
+        inner = self.inner.along(self._along(p), alpha, depth)
+        return SubstitutedPoint(self.objective, add(self.x, p, alpha), inner, depth)
+
+    def accept(self) -> None:
+        """Tell the point of f that it became the current one."""
+        self.inner.accept()
+        self.aux = self.inner.aux
+
+    def release(self) -> None:
+        """Drop what the point of f holds."""
+        self.inner.release()
+        self._image = None
+
+    def inherited(self) -> tuple[Any, ...]:
+        """The x that was carried along, and what the point of f has from those before it."""
+        return (self.inner.x, *self.inner.inherited())
+
+    def inherit(self, what: tuple[Any, ...]) -> None:
+        """Have the x and the rest of the point that `inherited` was asked of."""
+        x, *rest = what
+        self.inner = self.inner.at(x, self.depth)
+        self.inner.inherit(tuple(rest))
+
+    def _along(self, p: Tensor) -> Tensor:
+        if self._image is None or self._image[0] is not p:
+            self._image = (p, self.substitution.forward(p))
+        return self._image[1]
+
+    def _seen_from(self, v: Tensor, u: Tensor, product: Product) -> Product:
+        """The product in the variables v, u being T v: an error of <u,Hu> is one of <v,T'HTv>."""
+        vector = self.substitution.transposed(product.vector)
+        if product.relative_error == 0 and product.absolute_error == 0:
+            return Product(vector)
+        stretch = norm(u) / norm(v)
+        error = product.relative_error * norm(product.vector) * stretch / norm(v)
+        return Product(vector, 0.0, error + product.absolute_error * stretch * stretch)
+
+    def _value(self) -> float:
+        raise AssertionError("the point of f evaluates")
+
+    _gradient = _product = _value  # type: ignore[assignment]

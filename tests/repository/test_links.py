@@ -1,0 +1,118 @@
+"""Links within the repository lead somewhere, anchors included. Others are not fetched."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md")),
+]
+FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1[ \t]*$", flags=re.S | re.M)
+LINK = re.compile(
+    r"\]\(\s*<?([^)\s>]+)>?[^)]*\)"  # [text](target "title"), ![text](target)
+    r"|^\s*\[[^\]]+\]:\s*(\S+)"  # [name]: target
+    r"|(?:href|src)=[\"']([^\"']+)[\"']",
+    flags=re.M,
+)
+OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|//", flags=re.I)
+
+
+def prose(text):
+    """The text without its code, which may hold brackets of its own."""
+    return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", FENCED.sub("", text))
+
+
+def links(text):
+    found = ("".join(groups) for groups in LINK.findall(prose(text)))
+    return [target for target in found if not OUTSIDE.match(target)]
+
+
+def anchors(path):
+    """The anchors of a page as the site has them; names of the API are anchors too."""
+    text = FENCED.sub("", path.read_text(encoding="utf-8"))
+    for included in re.findall(r'^--8<-- "([^"]+)"', text, flags=re.M):
+        text += "\n" + FENCED.sub("", (ROOT / included).read_text(encoding="utf-8"))
+    found = set(re.findall(r"^::: ([\w.]+)", text, flags=re.M))
+    for heading in re.findall(r"^#{1,6}\s+(.*)$", text, flags=re.M):
+        explicit = re.search(r"\{[^}]*#([\w-]+)[^}]*\}\s*$", heading)
+        slug = explicit[1] if explicit else slug_of(heading)
+        number = 0
+        while slug in found:  # the second of a name is `name_1` on the site
+            number += 1
+            slug = f"{slug_of(heading)}_{number}"
+        found.add(slug)
+    return found
+
+
+def slug_of(heading):
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").replace("*", "")
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip().lower())
+
+
+def dead(text, home):
+    """The links of a text, lying in the file `home`, that lead nowhere."""
+    found = []
+    for target in links(text):
+        file, _, anchor = target.partition("#")
+        path = (home.parent / file).resolve() if file else home
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            found.append(target)
+    return found
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_somewhere(name):
+    assert dead((ROOT / name).read_text(encoding="utf-8"), ROOT / name) == []
+
+
+def test_the_pages_of_the_site_link_within_the_site():
+    """What lies outside of docs/ is not on the site."""
+    for path in (ROOT / "docs").glob("**/*.md"):
+        outside = [
+            target for target in links(path.read_text(encoding="utf-8")) if target.startswith("../")
+        ]
+        assert outside == [], path
+
+
+def test_every_page_is_in_the_navigation():
+    listed = re.findall(
+        r"^  +- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.M
+    )
+    assert len(listed) == len(set(listed))
+    assert set(listed) >= {path.name for path in (ROOT / "docs").glob("*.md")}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a](missing.md)",
+        "[a](method.md#no-such-heading)",
+        "[a](#no-such-heading)",
+        "![a](assets/missing.png)",
+        "[a]: missing.md",
+        '<img src="assets/missing.png">',
+        "[a](api.md#firstish.NoSuchName)",
+        "`code` and [a](missing.md 'title')",
+    ],
+)
+def test_a_dead_link_is_seen(text):
+    assert len(dead(text, ROOT / "docs" / "index.md")) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a](method.md#three-cases)",
+        "[a](api.md#firstish.ScaledGD)",
+        "[a](https://example.org/missing#here) and `x[0](y)`",
+        "```python\nx[0](missing.md)\n```",
+        "![a](assets/digits-gap.png)",
+    ],
+)
+def test_a_good_link_is_not_called_dead(text):
+    assert dead(text, ROOT / "docs" / "index.md") == []
