@@ -24,7 +24,7 @@ class Relaxed:
     """p = -relaxation <g,g>/<g,Hg> g; halved until Armijo's condition holds."""
 
     relaxation: float = 0.9
-    depth = "product"  # how far it asks its points: here for a Hessian-vector product
+    order = 2  # the highest order of derivatives needed: 2 for Hessian-vector products
 
     def init(self, point: firstish.Point) -> NoState:
         return NoState()
@@ -37,7 +37,7 @@ class Relaxed:
         s = self.relaxation * gg / gHg if gHg > 0 else 1.0
         for trials in range(1, 61):
             alpha = 0.5 ** (trials - 1)
-            new = point.along(-g, alpha * s, self.depth)
+            new = point.along(-g, alpha * s, self.order)
             if new.value <= f - 1e-4 * alpha * s * gg:
                 return new, firstish.Step(scale=s, step_size=alpha, trials=trials), state
         stuck = firstish.Step(step_size=0.0, trials=60, failure=Failure.LINE_SEARCH)

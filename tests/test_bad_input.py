@@ -561,7 +561,7 @@ def test_a_rate_that_is_no_number_is_refused():
 @pytest.mark.parametrize("returned", [lambda point: point, lambda point: (point, None)])
 def test_a_method_that_does_not_return_three_things_is_named(returned):
     class Halving:
-        depth = "gradient"
+        order = 1
 
         def init(self, point):
             return None

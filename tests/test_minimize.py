@@ -153,13 +153,13 @@ def test_a_search_in_which_no_trial_is_accepted_returns_to_x_and_says_so():
 class Bad(firstish.Point):
     """|x|^4 whose products, from the second on, are not finite."""
 
-    def __init__(self, x, meter, depth):
-        super().__init__(x, meter, depth)
+    def __init__(self, x, meter, order):
+        super().__init__(x, meter, order)
 
     eps = 2.0**-52
 
-    def at(self, x, depth="product"):
-        return Bad(x, self.meter, depth)
+    def at(self, x, order=2):
+        return Bad(x, self.meter, order)
 
     def _value(self):
         return quartic(self.x).item()
@@ -173,8 +173,8 @@ class Bad(firstish.Point):
 
 
 class BadObjective:
-    def at(self, x, depth="product"):
-        return Bad(x, Meter(), depth)
+    def at(self, x, order=2):
+        return Bad(x, Meter(), order)
 
 
 def test_a_product_that_stops_being_finite_ends_the_run_where_it_stands():

@@ -218,13 +218,13 @@ class Plain:
     """A method of the user's own, without a line search."""
 
     step_size: float = 0.1
-    depth = "gradient"
+    order = 1
 
     def init(self, point):
         return Empty()
 
     def step(self, point, state):
-        new = point.along(point.grad, -self.step_size, self.depth)
+        new = point.along(point.grad, -self.step_size, self.order)
         return new, Step(step_size=self.step_size), state
 
 

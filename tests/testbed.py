@@ -152,12 +152,12 @@ class DensePoint(Point):
 
     eps = EPS
 
-    def __init__(self, x, f, g, H, meter=None, depth="product"):
-        super().__init__(x, meter or Meter(), depth)
+    def __init__(self, x, f, g, H, meter=None, order=2):
+        super().__init__(x, meter or Meter(), order)
         self.parts = f, g, H
 
-    def at(self, x, depth="product"):
-        return DensePoint(x, *self.parts, self.meter, depth)
+    def at(self, x, order=2):
+        return DensePoint(x, *self.parts, self.meter, order)
 
     def _value(self):
         return float(self.parts[0](self.x.numpy()))

@@ -115,7 +115,7 @@ class Run:
         self.method = method
         self.group = getattr(objective, "group", _ALONE)
         self._alone = self.group.alone
-        self.point = objective.at(x if resume is None else resume.x, method.depth)
+        self.point = objective.at(x if resume is None else resume.x, method.order)
         if resume is not None:
             self.point.inherit(resume.inherited)
         self.clock = Clock(now=now)

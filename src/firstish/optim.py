@@ -346,7 +346,7 @@ class ScaledGD(Optimizer):
             self._kept = None
             self._objective = ClosureObjective(
                 parameters,
-                trial_depth="product" if self._reuse else "value",
+                trial_order=2 if self._reuse else 0,
                 product=self._product,
                 check=self._check,
             )
@@ -366,7 +366,7 @@ class ScaledGD(Optimizer):
         if self._reuse and "random" in memory:  # one random state, so one loss, for the whole run
             random = RandomState.from_tensors(memory["random"])
         others = self._others_grads(objective.parameters)
-        start = objective.begin(closure, random, self.method.depth, others)
+        start = objective.begin(closure, random, self.method.order, others)
         kept, self._kept = self._kept, None
         return kept if kept is not None and objective.untouched(kept.x) else start
 

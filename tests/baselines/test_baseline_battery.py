@@ -139,7 +139,7 @@ def test_slope_ratio_is_that_of_the_gradients(method):
 def advanced(method, x, state, steps):
     """The iterates and the last state, from x and a state, on a new objective."""
     objective = FunctionObjective(FUNCTIONS[VALLEY], x, product="double-backward")
-    point = objective.at(x, method.depth)
+    point = objective.at(x, method.order)
     state = method.init(point) if state is None else state
     iterates = []
     for _ in range(steps):
@@ -208,7 +208,7 @@ def test_settings_and_state_are_frozen(method):
     name = dataclasses.fields(method)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(method, name, 1)
-    state = method.init(FunctionObjective(quadratic, START).at(START, method.depth))
+    state = method.init(FunctionObjective(quadratic, START).at(START, method.order))
     assert type(state).__dataclass_params__.frozen
 
 
@@ -216,7 +216,7 @@ def test_settings_and_state_are_frozen(method):
 def test_a_zero_gradient_is_no_accident(method):
     result = minimize(quadratic, torch.zeros(4, dtype=torch.float64), method=method)
     assert result.success
-    point = FunctionObjective(quadratic, START).at(torch.zeros_like(START), method.depth)
+    point = FunctionObjective(quadratic, START).at(torch.zeros_like(START), method.order)
     new, step, _ = method.step(point, method.init(point))
     assert torch.equal(new.x, point.x)
     if not isinstance(method, HeavyBall | Nesterov | Adam):
@@ -328,7 +328,7 @@ def test_abbmin_keeps_its_first_trial_within_bounds():
 
 
 def test_limited_reset_starts_at_one_over_theta():
-    point = FunctionObjective(quartic, START).at(START / 100, "gradient")
+    point = FunctionObjective(quartic, START).at(START / 100, 1)
     method = LineSearch(reset="limited", line_search=Armijo(theta=0.25))
     _, step, state = method.step(point, method.init(point))
     assert (step.step_size, step.trials, state.step_size) == (4.0, 1, 4.0)

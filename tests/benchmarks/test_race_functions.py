@@ -18,7 +18,7 @@ def fun(name):
         return instance.objective.evaluate(torch.from_numpy(x), False).loss.item()
 
     def grad(x):
-        return instance.objective.at(torch.from_numpy(x), "gradient").grad.numpy()
+        return instance.objective.at(torch.from_numpy(x), 1).grad.numpy()
 
     return value, grad, instance.x0.numpy()
 

@@ -66,13 +66,13 @@ def test_the_first_step_has_the_gm_scale_and_costs_a_product():
         lambda x: x @ H @ x / 2,
         lambda x: H @ x,
         lambda x: H,
-        depth="gradient",
+        order=1,
     )
     new, step, state = LazyStep().step(point, LazyState())
     g = H @ np.ones(2)
     assert step.scale == pytest.approx(np.linalg.norm(g) / np.linalg.norm(H @ g), rel=1e-14)
     assert (step.product, step.curvature, step.step_size) == ("start", Curvature.SPC, 1.0)
-    assert new.depth == "gradient"
+    assert new.order == 1
     assert (state.moves, state.x) == ((), point.x)
     assert new.meter.oracle_calls == 1 + 1 + 2 + 1 + 1
 
@@ -134,7 +134,7 @@ def test_pairs_that_lead_nowhere_are_forgotten_and_the_gradient_is_tried():
         on_ray = off <= 1e-6 * np.linalg.norm(z - x) * np.linalg.norm(H @ x)  # along the gradient
         return z @ H @ z / 2 if on_ray else 100.0
 
-    point = DensePoint(torch.from_numpy(x), f, lambda z: H @ z, lambda z: H, depth="gradient")
+    point = DensePoint(torch.from_numpy(x), f, lambda z: H @ z, lambda z: H, order=1)
     s, y = torch.tensor([1.0, 0.2, 0.0]), torch.tensor([1.0, 0.3, 0.1])
     old = LazyState(point.x - s, point.grad - y)
     new, step, state = LazyStep().step(point, old)
@@ -153,7 +153,7 @@ def test_a_direction_lost_to_overflow_is_replaced_by_the_gradient():
         lambda z: z @ z / 2,
         lambda z: z.copy(),
         lambda z: H,
-        depth="gradient",
+        order=1,
     )
     s, u = torch.tensor([1.0, -1.0]), torch.tensor([0.5, 0.5]).sqrt()
     wrong = LazyState(point.x - s, point.grad - 10 * s, (u,), (u,), (1e-310,), (1.0,))
@@ -166,7 +166,7 @@ def test_a_direction_lost_to_overflow_is_replaced_by_the_gradient():
 @pytest.mark.parametrize("memory", [1, 2, 5])
 def test_no_more_pairs_are_kept_than_asked_for(memory):
     x0 = torch.tensor([-1.2, 1.0, 0.3])
-    point = FunctionObjective(hills, x0).at(x0, "gradient")
+    point = FunctionObjective(hills, x0).at(x0, 1)
     method, counts = LazyStep(memory=memory), []
     state = method.init(point)
     for _ in range(9):

@@ -194,7 +194,7 @@ def tensors(value):
 @every
 def test_a_state_holds_detached_tensors_and_is_never_written_to(name):
     method = ALL[name]
-    point = FunctionObjective(valley, VALLEY).at(VALLEY, method.depth)
+    point = FunctionObjective(valley, VALLEY).at(VALLEY, method.order)
     state = method.init(point)
     assert type(state).__dataclass_params__.frozen
     for _ in range(12):
@@ -217,7 +217,7 @@ def test_settings_are_frozen(name):
 
 @every
 def test_a_zero_gradient_is_no_accident(name):
-    point = FunctionObjective(quadratic, START).at(torch.zeros_like(START), ALL[name].depth)
+    point = FunctionObjective(quadratic, START).at(torch.zeros_like(START), ALL[name].order)
     new, step, _ = ALL[name].step(point, ALL[name].init(point))
     assert step.failure is Failure.STATIONARY
     assert new is point

@@ -222,7 +222,7 @@ def test_below_a_mean_a_null_step_is_no_progress(method, past):
     # The step of 1 to the minimiser is below the last place of x = 2^60, and the mean above f(x).
     x0 = torch.tensor([2.0**60], dtype=torch.float64)
     objective = FunctionObjective(lambda x: ((x - 2.0**60 - 1) ** 2).sum() / 2, x0)
-    point = objective.at(x0, method.depth)
+    point = objective.at(x0, method.order)
     state = replace(method.init(point), **past)
     new, step, after = method.step(point, state)
     assert (new, after) == (point, state)

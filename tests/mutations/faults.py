@@ -577,8 +577,8 @@ FAULTS = [
     Fault(
         "lazy-keeps-a-graph-for-products",
         "methods/lazy_step.py",
-        'depth: ClassVar[Depth] = "gradient"',
-        'depth: ClassVar[Depth] = "product"',
+        "order: ClassVar[Order] = 1",
+        "order: ClassVar[Order] = 2",
         "every point pays for a product that is rarely made",
         "tests/test_optim_methods.py::"
         "test_a_lazy_step_costs_two_calls_with_reuse_and_no_graph_of_the_gradient",
@@ -891,7 +891,7 @@ FAULTS = [
     Fault(
         "origin-evaluated-again",
         "sklearn/substituted.py",
-        "if inner.depth != depth or bool(x.any()):",
+        "if inner.order != order or bool(x.any()):",
         "if True:",
         "a change of variables pays for its starting point a second time",
         OTHER_VARIABLES + "test_the_origin_is_not_evaluated_again",

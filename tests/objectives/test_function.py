@@ -229,7 +229,7 @@ def test_a_point_told_value_runs_without_a_graph_and_can_still_be_asked():
 
     x = torch.tensor([1.0, 2.0])
     objective = FunctionObjective(f, x, check=False)
-    point = objective.at(x, "value")
+    point = objective.at(x, 0)
     assert point.value == 17.0
     assert not losses[0].requires_grad
     assert point.grad.tolist() == [4.0, 32.0]
@@ -250,16 +250,16 @@ def test_two_graphs_of_one_function_live_side_by_side():
 class NumpyPoint(firstish.Point):
     """|Ax - b|^2 / 2, by NumPy alone."""
 
-    def __init__(self, objective, x, depth):
-        super().__init__(x, objective.meter, depth)
+    def __init__(self, objective, x, order):
+        super().__init__(x, objective.meter, order)
         self.objective = objective
 
     @property
     def eps(self):
         return float(np.finfo(np.float64).eps)
 
-    def at(self, x, depth="product"):
-        return self.objective.at(x, depth)
+    def at(self, x, order=2):
+        return self.objective.at(x, order)
 
     def _residual(self):
         return self.objective.A @ self.x.numpy() - self.objective.b
@@ -280,8 +280,8 @@ class NumpyObjective:
     def __init__(self, A, b):
         self.A, self.b, self.meter = A, b, Meter()
 
-    def at(self, x, depth="product"):
-        return NumpyPoint(self, x, depth)
+    def at(self, x, order=2):
+        return NumpyPoint(self, x, order)
 
 
 def test_an_objective_of_the_users_own_takes_the_same_steps():

@@ -23,11 +23,11 @@ class Scripted(Point):
     eps = 2.0**-52
 
     def __init__(self, cases, x=None, k=0, meter=None):
-        super().__init__(torch.zeros(2) if x is None else x, meter or Meter(), "product")
+        super().__init__(torch.zeros(2) if x is None else x, meter or Meter(), 2)
         self.cases = cases
         self.k = k
 
-    def at(self, x, depth="product"):
+    def at(self, x, order=2):
         return Scripted(self.cases, x, self.k + 1, self.meter)
 
     def _value(self):
@@ -74,7 +74,7 @@ def test_other_steps_leave_the_turn_where_it_is(case):
 
 def test_a_failed_search_leaves_the_turn_where_it_is():
     class Wall(Scripted):
-        def at(self, x, depth="product"):
+        def at(self, x, order=2):
             return Wall(self.cases, x, self.k, self.meter)
 
         def _value(self):

@@ -23,7 +23,7 @@ class Matrix:
         return self.T.T @ g
 
 
-def both(case="logistic", setting="all", depth="product"):
+def both(case="logistic", setting="all", order=2):
     """A linear model in other variables, and autograd's f of the same variables."""
     made = make(case, SETTINGS[setting])
     T = Matrix(made.size)
@@ -32,7 +32,7 @@ def both(case="logistic", setting="all", depth="product"):
     composed = FunctionObjective(
         lambda u: f(x + T.T @ u), torch.zeros(made.size), product="double-backward", check=False
     )
-    return Substituted(made.linear.at(x, depth), T), composed, made
+    return Substituted(made.linear.at(x, order), T), composed, made
 
 
 @pytest.mark.parametrize("case", ["logistic", "multinomial", "squares"])
@@ -58,7 +58,7 @@ METHODS = [LazyStep(), PlaneStep(), ScaledGradient(), baselines.LBFGS()]
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
 def test_methods_take_the_steps_they_take_on_autograds_f(method):
-    mine, theirs, made = both("logistic", "decay", method.depth)
+    mine, theirs, made = both("logistic", "decay", method.order)
     zero = torch.zeros(made.size)
     a, b = (minimize(f, zero, method=method, gtol=0.0, max_iterations=6) for f in (mine, theirs))
     assert a.iterations == 6
@@ -67,19 +67,19 @@ def test_methods_take_the_steps_they_take_on_autograds_f(method):
 
 
 def test_the_origin_is_not_evaluated_again():
-    mine, _, made = both(depth="gradient")
+    mine, _, made = both(order=1)
     origin = mine.origin
     _ = origin.value, origin.grad
     spent = origin.meter.copy()
-    point = mine.at(mine.initial(), "gradient")
+    point = mine.at(mine.initial(), 1)
     _ = point.value, point.grad
     assert origin.meter.since(spent).passes == 0
     assert origin.meter.since(spent).oracle_calls == 0
-    assert mine.at(torch.ones(made.size), "gradient").value != origin.value
+    assert mine.at(torch.ones(made.size), 1).value != origin.value
 
 
 def test_an_iteration_makes_the_passes_of_f():
-    mine, _, made = both(depth="gradient")
+    mine, _, made = both(order=1)
     plain = minimize(made.linear, torch.zeros(made.size), method=LazyStep(), max_iterations=6)
     other = minimize(mine, mine.initial(), method=LazyStep(), max_iterations=6)
     steps = [
@@ -90,7 +90,7 @@ def test_an_iteration_makes_the_passes_of_f():
 
 
 def test_a_run_goes_on_from_a_snapshot_to_the_bit():
-    mine, _, _ = both(depth="gradient")
+    mine, _, _ = both(order=1)
     whole = Run(mine, mine.initial(), LazyStep())
     for _ in range(3):
         whole.advance(Limits())

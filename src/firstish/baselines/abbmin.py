@@ -13,7 +13,7 @@ from firstish.baselines.steps import STATIONARY, down_gradient, searched_step
 from firstish.linalg import dot
 from firstish.line_search import Armijo, zhang_hager_mean
 from firstish.methods.base import Step
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class ABBmin:
         True
     """
 
-    depth: ClassVar[Depth] = "gradient"
+    order: ClassVar[Order] = 1
 
     tau: float = 0.8
     memory: int = 9
@@ -98,7 +98,7 @@ class ABBmin:
         first, short_steps = self._first_trial(point, state)
         weight, mean = zhang_hager_mean(state.weight, state.mean, point.value, self.eta)
         # Rounding may leave f above the mean.
-        phi = down_gradient(point, self.depth, reference=max(mean, point.value))
+        phi = down_gradient(point, self.order, reference=max(mean, point.value))
         found = self.line_search.backtrack(phi, first)
         step = searched_step(point, phi, first, found)
         if found.trial is None:

@@ -11,7 +11,7 @@ from torch.optim.adam import adam
 from firstish._validate import check_below_one, check_positive
 from firstish.methods.base import Step
 from firstish.methods.directions import Moments
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Adam:
         True
     """
 
-    depth: ClassVar[Depth] = "gradient"
+    order: ClassVar[Order] = 1
 
     step_size: float
     betas: tuple[float, float] = (0.9, 0.999)
@@ -71,6 +71,6 @@ class Adam:
             eps=self.eps,
             maximize=False,
         )
-        new = point.at(x, self.depth)
+        new = point.at(x, self.order)
         step = Step(step_size=self.step_size, actual_decrease=point.value - new.value)
         return new, step, Moments(first, second, state.steps + 1)

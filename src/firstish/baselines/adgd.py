@@ -17,7 +17,7 @@ from firstish._validate import check_positive
 from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
 from firstish.linalg import norm
 from firstish.methods.base import Step
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 
 GROWTH = 10.0  # factor between trials of the first step while it is too short
 MAX_TRIALS = 100  # of AdGD-2's first step
@@ -63,7 +63,7 @@ class AdGD:
         0.25
     """
 
-    depth: ClassVar[Depth] = "gradient"
+    order: ClassVar[Order] = 1
 
     step_size: float = 1e-10
 
@@ -117,7 +117,7 @@ class AdGD2:
         (3, 1.0)
     """
 
-    depth: ClassVar[Depth] = "gradient"
+    order: ClassVar[Order] = 1
 
     step_size: float = 1e-2
 

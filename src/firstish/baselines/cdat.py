@@ -11,7 +11,7 @@ from firstish.baselines.fixed_step import NoState
 from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
 from firstish.errors import NonFiniteError
 from firstish.methods.base import Step
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class CDAT:
         1
     """
 
-    depth: ClassVar[Depth] = "product"
+    order: ClassVar[Order] = 2
 
     sigma: float = 1.0
     eps: float = 1e-30
@@ -59,5 +59,5 @@ class CDAT:
             raise NonFiniteError("The curvature <g, Hg> is not finite.")
         curvature = abs(uHu) + self.eps / point.grad_norm / point.grad_norm
         rate = self.sigma / curvature if curvature > 0 else math.inf
-        new = against_gradient(point, rate, self.depth)
+        new = against_gradient(point, rate, self.order)
         return new, plain_step(point, new, rate), state

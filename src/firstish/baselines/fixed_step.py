@@ -9,7 +9,7 @@ from firstish._validate import check_positive
 from firstish.baselines import checks
 from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
 from firstish.methods.base import Step
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class FixedStep:
         1
     """
 
-    depth: ClassVar[Depth] = "gradient"
+    order: ClassVar[Order] = 1
 
     step_size: float
 

@@ -18,7 +18,7 @@ from firstish.baselines.steps import STATIONARY
 from firstish.linalg import dot
 from firstish.line_search import NOISE_ULPS
 from firstish.methods.base import Failure, Step
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class LBFGS:
         2
     """
 
-    depth: ClassVar[Depth] = "gradient"
+    order: ClassVar[Order] = 1
 
     memory: int = 10
     max_trials: int = 25
@@ -93,7 +93,7 @@ class LBFGS:
         def closure() -> float:
             here = _find(known, x)
             if here is None:
-                here = point.at(x.clone(), self.depth)
+                here = point.at(x.clone(), self.order)
                 known.append(here)
             x.grad = here.grad
             return here.value
@@ -104,7 +104,7 @@ class LBFGS:
         new_state = _from_torch(optimizer.state[x], state)
         new = _find(known, x)
         if new is None:  # x has NaNs, which equal nothing
-            new = point.at(x.clone(), self.depth)
+            new = point.at(x.clone(), self.order)
 
         d = new_state.direction
         assert d is not None

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 from firstish.baselines.steps import STATIONARY, down_gradient, searched_step
 from firstish.line_search import Armijo
 from firstish.methods.base import Step
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 
 Reset = Literal["full", "no", "limited"]
 
@@ -42,7 +42,7 @@ class LineSearch:
         (2, 0.5)
     """
 
-    depth: ClassVar[Depth] = "gradient"
+    order: ClassVar[Order] = 1
 
     reset: Reset = "limited"
     line_search: Armijo = field(default_factory=Armijo)
@@ -61,7 +61,7 @@ class LineSearch:
         if point.grad_norm == 0:
             return point, STATIONARY, state
         first = self._first_trial(state.step_size)
-        phi = down_gradient(point, self.depth, reference=point.value)
+        phi = down_gradient(point, self.order, reference=point.value)
         found = self.line_search.backtrack(phi, first)
         step = searched_step(point, phi, first, found)
         if found.trial is None:

@@ -20,7 +20,7 @@ from firstish._validate import check_below_one, check_positive
 from firstish.baselines import checks
 from firstish.linalg import add, add_
 from firstish.methods.base import Step
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class HeavyBall:
         HeavyBall(step_size=0.25, momentum=0.25)
     """
 
-    depth: ClassVar[Depth] = "gradient"
+    order: ClassVar[Order] = 1
 
     step_size: float
     momentum: float = 0.9
@@ -74,7 +74,7 @@ class HeavyBall:
     def step(self, point: Point, state: Velocity) -> tuple[Point, Step, Velocity]:
         """One step of heavy ball."""
         v = add_(state.v.mul(self.momentum), point.grad, -self.step_size)
-        new = point.at(point.x + v, self.depth)
+        new = point.at(point.x + v, self.order)
         return new, _record(point, new, self.step_size), Velocity(v)
 
 
@@ -95,7 +95,7 @@ class Nesterov:
         0.25
     """
 
-    depth: ClassVar[Depth] = "gradient"
+    order: ClassVar[Order] = 1
 
     step_size: float
     momentum: float = 0.9
@@ -122,7 +122,7 @@ class Nesterov:
         """One step of Nesterov's method."""
         g, alpha, beta = point.grad, self.step_size, self.momentum
         v = add_(state.v.mul(beta), g, -alpha)
-        new = point.at(add(point.x, g, -alpha).add_(v, alpha=beta), self.depth)
+        new = point.at(add(point.x, g, -alpha).add_(v, alpha=beta), self.order)
         return new, _record(point, new, alpha), Velocity(v)
 
 

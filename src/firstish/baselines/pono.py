@@ -12,7 +12,7 @@ from firstish._validate import check_below_one, check_positive
 from firstish.baselines.steps import STATIONARY, against_gradient, plain_step
 from firstish.line_search import zhang_hager_mean
 from firstish.methods.base import Failure, Step
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 
 MAX_TRIALS = 100
 LAST_RESORT = 1e-6  # the step size if no trial was accepted
@@ -57,7 +57,7 @@ class PoNo:
         0.3125
     """
 
-    depth: ClassVar[Depth] = "gradient"
+    order: ClassVar[Order] = 1
 
     max_step: float = 10.0
     min_step: float = 1e-6

@@ -9,22 +9,22 @@ from firstish.linalg import dot
 from firstish.line_search import Found, LineFunction
 from firstish.methods.base import Failure, Step
 from firstish.methods.take_step import PointTrial
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 
 STATIONARY = Step(step_size=0.0, failure=Failure.STATIONARY)
 
 
-def against_gradient(point: Point, alpha: float, depth: Depth = "gradient") -> Point:
+def against_gradient(point: Point, alpha: float, order: Order = 1) -> Point:
     """The point x - alpha g."""
-    return point.along(point.grad, -alpha, depth)
+    return point.along(point.grad, -alpha, order)
 
 
-def down_gradient(point: Point, depth: Depth, reference: float) -> LineFunction[PointTrial]:
+def down_gradient(point: Point, order: Order, reference: float) -> LineFunction[PointTrial]:
     """phi(alpha) = f(x - alpha g), whose trials are compared with `reference`."""
     return LineFunction(
         value=reference,
         slope=-point.grad_norm * point.grad_norm,
-        trial=partial(PointTrial, point, point.grad, -1.0, depth),
+        trial=partial(PointTrial, point, point.grad, -1.0, order),
         eps=point.eps,
         lifted=reference > point.value,
     )

@@ -275,6 +275,6 @@ def _begin(
     """A new run, or the saved one and how far its rows go."""
     if saved is None:
         return Run(instance.objective, instance.x0, method, now=now), Mark()
-    pattern = method.init(instance.objective.at(instance.x0, method.depth))
+    pattern = method.init(instance.objective.at(instance.x0, method.order))
     snapshot, rows = checkpoints.load(saved, pattern, instance.x0)
     return Run(instance.objective, instance.x0, method, snapshot, now), rows

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 from firstish.scaling import Curvature
 
 
@@ -62,13 +62,13 @@ State = TypeVar("State")
 class Method(Protocol[State]):
     """Frozen settings; the state is passed in and handed back.
 
-    `depth` says how far the method asks its points, so that none keeps a graph for a product that
-    is never made.
+    `order` is the highest order of derivatives that the method needs at a point, so that no graph
+    is kept for a product that is never computed.
     """
 
     @property
-    def depth(self) -> Depth:
-        """The depth of the points the method steps from."""
+    def order(self) -> Order:
+        """0 if it needs f alone, 1 with the gradient, 2 with Hessian-vector products."""
 
     def init(self, point: Point) -> State:
         """The state before the first step."""

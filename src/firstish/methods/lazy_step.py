@@ -14,7 +14,7 @@ from firstish.line_search import Armijo
 from firstish.methods.base import Step
 from firstish.methods.lbfgs import Pair, direction, pair
 from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless, resolved_length
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 from firstish.scaling import Curvature, curvature_case, require_finite
 
 POSITIVE = 1e-8  # least cosine of the angle between the changes of x and g
@@ -83,7 +83,7 @@ class LazyStep(ProposingMethod[LazyState]):
         (True, 'start', None)
     """
 
-    depth: ClassVar[Depth] = "gradient"
+    order: ClassVar[Order] = 1
 
     memory: int = 10
     line_search: Armijo = field(default_factory=Armijo)

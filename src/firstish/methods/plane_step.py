@@ -20,7 +20,7 @@ from firstish.methods.take_step import (
     along_gradient,
     check_stateless,
 )
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 from firstish.scaling import Angle, Curvature, LimitedScale, algorithm_1, check_cases
 
 DESCENT = 1e-6  # least cosine of the angle between p and -g
@@ -110,7 +110,7 @@ class PlaneStep(ProposingMethod[PlaneState]):
         3
     """
 
-    depth: ClassVar[Depth] = "product"
+    order: ClassVar[Order] = 2
 
     memory: int = 3
     sigma: float = 1e-6

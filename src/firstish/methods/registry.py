@@ -27,7 +27,7 @@ def method_of(given: AnyMethod | str | None, call: str, word: str = "method") ->
                 "'MR' and 'GM' such as 'CGMR', one of 'ASD', 'DY' and 'SDC', or a method such as "
                 "`LazyStep(memory=20)`; `firstish.baselines` has the competitors."
             ) from None
-    is_method = all(hasattr(given, name) for name in ("init", "step", "depth"))
+    is_method = all(hasattr(given, name) for name in ("init", "step", "order"))
     if isinstance(given, type) or not is_method:
         raise TypeError(
             f"`{call}({word}=...)` must be a name such as 'lazy' or 'CGMR', or a method such as "

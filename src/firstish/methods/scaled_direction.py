@@ -11,7 +11,7 @@ from firstish.line_search import Armijo
 from firstish.methods.base import Step
 from firstish.methods.directions import AdamDirection, AnyDirection
 from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless, resolved_length
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 from firstish.scaling import Curvature, LimitedScale, algorithm_1, check_cases
 
 DESCENT = 1e-8  # least cosine of the angle between p and -g
@@ -46,7 +46,7 @@ class ScaledDirection(ProposingMethod[Any]):
         1
     """
 
-    depth: ClassVar[Depth] = "product"
+    order: ClassVar[Order] = 2
 
     direction: AnyDirection = field(default_factory=AdamDirection)
     sigma: float = 1e-6

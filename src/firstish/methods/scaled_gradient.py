@@ -10,7 +10,7 @@ from firstish.line_search import Armijo, SearchState
 from firstish.methods.base import Step
 from firstish.methods.rules import RULES, RULES_WITH_MEMORY, RuleMemory, rule_scale
 from firstish.methods.take_step import Proposal, ProposingMethod, along_gradient
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 from firstish.scaling import (
     SCALES,
     Curvature,
@@ -77,7 +77,7 @@ class ScaledGradient(ProposingMethod[CycleState]):
         1
     """
 
-    depth: ClassVar[Depth] = "product"
+    order: ClassVar[Order] = 2
 
     scaling: str = "CGMR"
     sigma: float = 1e-6

@@ -15,7 +15,7 @@ from torch import Tensor
 from firstish.linalg import dot, norm
 from firstish.line_search import NOISE_ULPS, TELLING, Armijo, Found, LineFunction, SearchState
 from firstish.methods.base import Failure, Step
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 from firstish.scaling import Angle, Curvature
 
 State = TypeVar("State")
@@ -109,7 +109,7 @@ def resolved_scale(point: Point, s: float) -> float:
 class ProposingMethod(ABC, Generic[State]):
     """A method that proposes a step and learns from the one that the line search took."""
 
-    depth: ClassVar[Depth]
+    order: ClassVar[Order]
 
     line_search: Armijo
 
@@ -136,12 +136,12 @@ class ProposingMethod(ABC, Generic[State]):
             return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
         proposal = self.propose(point, state)
         before = self.search_state(state)
-        new, step, search = take_step(point, proposal, self.line_search, before, self.depth)
+        new, step, search = take_step(point, proposal, self.line_search, before, self.order)
         if step.failure is Failure.LINE_SEARCH:
             other = self.propose_again(point, proposal)
             if other is not None:
                 proposal, spent = other, step.trials or 0
-                new, step, search = take_step(point, other, self.line_search, before, self.depth)
+                new, step, search = take_step(point, other, self.line_search, before, self.order)
                 step.trials = spent + (step.trials or 0)
         if step.failure is not None:
             return point, step, state
@@ -149,7 +149,7 @@ class ProposingMethod(ABC, Generic[State]):
 
 
 def take_step(
-    point: Point, proposal: Proposal, search: Armijo, state: SearchState, depth: Depth
+    point: Point, proposal: Proposal, search: Armijo, state: SearchState, order: Order
 ) -> tuple[Point, Step, SearchState]:
     """The point that the line search accepts along p, the record of the step, the search's state.
 
@@ -162,7 +162,7 @@ def take_step(
     phi = LineFunction(
         value=reference,
         slope=proposal.slope,
-        trial=partial(PointTrial, point, proposal.vector, proposal.weight, depth),
+        trial=partial(PointTrial, point, proposal.vector, proposal.weight, order),
         eps=point.eps,
         lifted=reference > point.value,
     )
@@ -181,10 +181,10 @@ class PointTrial:
     __slots__ = ("_slope", "_vector", "_weight", "point", "start", "value")
 
     def __init__(
-        self, start: Point, vector: Tensor, weight: float, depth: Depth, alpha: float
+        self, start: Point, vector: Tensor, weight: float, order: Order, alpha: float
     ) -> None:
         self.start = start
-        self.point = start.along(vector, alpha * weight, depth)
+        self.point = start.along(vector, alpha * weight, order)
         self.value = self.point.value
         self._vector = vector
         self._weight = weight
@@ -202,7 +202,7 @@ class PointTrial:
 
     def usable(self) -> bool:
         """True if the gradient is finite, where it is needed next anyway."""
-        return self.point.depth == "value" or math.isfinite(self.point.grad_norm)
+        return self.point.order == 0 or math.isfinite(self.point.grad_norm)
 
 
 def _recorded(
@@ -220,7 +220,7 @@ def _recorded(
         step.failure = _why_none(point, phi, proposal.length)
         return step
     step.actual_decrease = point.value - trial.value
-    if trial.point.depth != "value":
+    if trial.point.order != 0:
         step.slope_ratio = trial.slope() / slope
     return step
 

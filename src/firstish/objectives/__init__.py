@@ -1,6 +1,6 @@
 """Where f, its gradient and its Hessian-vector products come from."""
 
-from firstish.objectives.base import Depth, Meter, Objective, Point, Product
+from firstish.objectives.base import Meter, Objective, Order, Point, Product
 from firstish.objectives.closure import ClosureObjective
 from firstish.objectives.finite_sum.objective import FiniteSum
 from firstish.objectives.finite_sum.reduction import Summed
@@ -14,7 +14,6 @@ from firstish.objectives.sharded.objective import ShardedSum
 
 __all__ = [
     "ClosureObjective",
-    "Depth",
     "FiniteSum",
     "FunctionObjective",
     "HessianSample",
@@ -23,6 +22,7 @@ __all__ = [
     "ModuleObjective",
     "NumpyObjective",
     "Objective",
+    "Order",
     "Point",
     "Product",
     "ShardedSum",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from firstish.errors import ProductError
 from firstish.objectives import hvp
-from firstish.objectives.base import Depth, Meter, Point, Product
+from firstish.objectives.base import Meter, Order, Point, Product
 from firstish.objectives.checks import independent
 from firstish.objectives.flatten import Layout
 from firstish.objectives.hooks import graph_eps, refuse_nondeterministic
@@ -77,9 +77,9 @@ class AutogradObjective(ABC):
         self._check = check
         self._checked = False
 
-    def at(self, x: Tensor, depth: Depth = "product") -> AutogradPoint:
+    def at(self, x: Tensor, order: Order = 2) -> AutogradPoint:
         """The point x, not yet evaluated."""
-        return AutogradPoint(self, x, depth)
+        return AutogradPoint(self, x, order)
 
     @abstractmethod
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
@@ -205,8 +205,8 @@ class AutogradPoint(Point):
     _grads: Sequence[Tensor | None] | None = None  # with their graph
     _buffers: Sequence[Tensor] = ()  # after the run, until the point is accepted
 
-    def __init__(self, objective: AutogradObjective, x: Tensor, depth: Depth) -> None:
-        self.x, self.meter, self.depth = x, objective.meter, depth  # as Point.__init__
+    def __init__(self, objective: AutogradObjective, x: Tensor, order: Order) -> None:
+        self.x, self.meter, self.order = x, objective.meter, order  # as Point.__init__
         self.objective = objective
 
     @property
@@ -214,9 +214,9 @@ class AutogradPoint(Point):
         """Unit roundoff of the arithmetic f is computed in."""
         return self.objective.eps
 
-    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+    def at(self, x: Tensor, order: Order = 2) -> Point:
         """Another point of the same objective."""
-        return self.objective.at(x, depth)
+        return self.objective.at(x, order)
 
     def accept(self) -> None:
         """Commit the buffers of this point's evaluation."""
@@ -265,18 +265,18 @@ class AutogradPoint(Point):
         return self._finished(Gv, v, passes=3)
 
     def _value(self) -> float:
-        self._run = self.objective.run(self.x, graph=self.depth != "value")
+        self._run = self.objective.run(self.x, graph=self.order != 0)
         self.aux = self._run.aux
         self._buffers = self._run.buffers
         value = self.objective.value(self._run, self.x)
-        if self.depth == "value":
+        if self.order == 0:
             self._run = None  # it has no graph; derivatives evaluate again
         return value
 
     def _gradient(self) -> Tensor:
         selector = self.objective.product
-        create = self.depth == "product" and selector.needs_gradient_graph
-        retain = self.depth == "product" and selector.mode == "gauss-newton"
+        create = self.order == 2 and selector.needs_gradient_graph
+        retain = self.order == 2 and selector.mode == "gauss-newton"
         run = self._graph()
         try:
             g, grads = self.objective.gradient(run, self.x, create, retain)

@@ -16,9 +16,9 @@ from firstish.scaling import Angle
 
 FLOAT64_EPS = torch.finfo(torch.float64).eps
 
-Depth = Literal["value", "gradient", "product"]
-"""The highest order of derivatives needed at a point. Only with "product" does a point keep the
-graph for a Hessian-vector product."""
+Order = Literal[0, 1, 2]
+"""The highest order of derivatives needed at a point: 0 for f, 1 for the gradient, 2 for
+Hessian-vector products. Only with 2 does a point keep the graph for a product."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Point(ABC):
     Args:
         x: a one-dimensional tensor, which must not be modified afterwards.
         meter: counts the oracle calls and passes.
-        depth: the highest order of derivatives that will be needed.
+        order: the highest order of derivatives that will be needed.
     """
 
     product_fraction: float = 1  # the fraction of the data that a product uses
@@ -97,10 +97,10 @@ class Point(ABC):
     _in_range: tuple[Tensor, float, float] | None = None
     _charged: Tensor | None = None  # the v whose curvature was counted before its product
 
-    def __init__(self, x: Tensor, meter: Meter, depth: Depth) -> None:
+    def __init__(self, x: Tensor, meter: Meter, order: Order) -> None:
         self.x = x
         self.meter = meter
-        self.depth = depth
+        self.order = order
 
     @property
     @abstractmethod
@@ -144,10 +144,9 @@ class Point(ABC):
     def hvp(self, v: Tensor) -> Product:
         """The Hessian-vector product Hv; 2 oracle calls after the gradient.
 
-        It frees the graph. A second product with another v, or a product at a point of depth
-        "gradient", evaluates f again: 2 oracle calls as well, but one more forward and backward
-        pass. (At depth "gradient", `product="auto"` computes a gradient difference, which needs
-        only those two passes.)
+        It frees the graph. A second product with another v, or a product at a point of order 1,
+        evaluates f again: 2 oracle calls as well, but one more forward and backward pass. (At order
+        1, `product="auto"` computes a gradient difference, which needs only those two passes.)
         """
         if self._last_product is not None and self._last_product[0] is v:
             return self._last_product[1]
@@ -182,12 +181,12 @@ class Point(ABC):
         return self.angle()
 
     @abstractmethod
-    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+    def at(self, x: Tensor, order: Order = 2) -> Point:
         """Another point of the same objective."""
 
-    def along(self, p: Tensor, alpha: float, depth: Depth = "product") -> Point:
+    def along(self, p: Tensor, alpha: float, order: Order = 2) -> Point:
         """The point x + alpha p."""
-        return self.at(add(self.x, p, alpha), depth)
+        return self.at(add(self.x, p, alpha), order)
 
     def accept(self) -> None:
         """Make this the current point, and commit side effects such as new buffers."""
@@ -236,5 +235,5 @@ class Point(ABC):
 class Objective(Protocol):
     """A function f that can be evaluated at points."""
 
-    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+    def at(self, x: Tensor, order: Order = 2) -> Point:
         """The point x, not yet evaluated."""

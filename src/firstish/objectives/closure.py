@@ -12,7 +12,7 @@ from torch import Tensor
 from firstish.errors import NondeterministicError, ProductError
 from firstish.linalg import dot
 from firstish.objectives.autograd import AutogradObjective, AutogradPoint, Evaluation
-from firstish.objectives.base import Depth, Point
+from firstish.objectives.base import Order, Point
 from firstish.objectives.checks import loss_and_aux
 from firstish.objectives.flatten import Layout
 from firstish.objectives.hooks import Buffers, graph_eps, touched_buffers
@@ -62,7 +62,7 @@ class ClosureObjective(AutogradObjective):
 
     Args:
         parameters: the live parameters, all trainable.
-        trial_depth: how far trials are asked; "value" drops their graph at once.
+        trial_order: order of the derivatives at the trials; 0 frees their graph at once.
         product: "auto", "double-backward" or "difference".
         check: compare two evaluations at the first point, and refuse a loss that differs.
     """
@@ -72,14 +72,14 @@ class ClosureObjective(AutogradObjective):
     _written: Tensor | None  # what the live parameters hold; None while it is being written
 
     def __init__(
-        self, parameters: Sequence[Tensor], *, trial_depth: Depth, product: Mode, check: bool
+        self, parameters: Sequence[Tensor], *, trial_order: Order, product: Mode, check: bool
     ) -> None:
         layout = Layout(parameters, "ScaledGD(params)")
         super().__init__(
             layout, "ScaledGD", "the closure", product=product, check=check, weight_decay=0.0
         )
         self.parameters = parameters
-        self.trial_depth = trial_depth
+        self.trial_order = trial_order
         self.calls_backward = False
         self.random_after: RandomState | None = None  # where an evaluation that draws ends
         self._newest: Evaluation | None = None
@@ -96,7 +96,7 @@ class ClosureObjective(AutogradObjective):
         self,
         closure: Closure,
         random: RandomState,
-        depth: Depth = "product",
+        order: Order = 2,
         others_grads: bool = False,
     ) -> AutogradPoint:
         """Use this closure and this random state from now on; the live parameters as a point."""
@@ -108,7 +108,7 @@ class ClosureObjective(AutogradObjective):
         if self._buffers is not None:
             self._committed = self._buffers.read()
         self._found = Found(x, [p.grad for p in self.parameters], self._buffers, self._committed)
-        return AutogradPoint(self, x, depth)
+        return AutogradPoint(self, x, order)
 
     def undo(self) -> None:
         """Leave parameters, buffers, `.grad` and hooks as `begin` found them.
@@ -155,9 +155,9 @@ class ClosureObjective(AutogradObjective):
         # Tensor._version is private but stable: it is what autograd's own check compares.
         return [p._version for p in self.parameters]
 
-    def at(self, x: Tensor, depth: Depth = "product") -> AutogradPoint:
+    def at(self, x: Tensor, order: Order = 2) -> AutogradPoint:
         """A trial, asked no further than trials are."""
-        return AutogradPoint(self, x, "value" if self.trial_depth == "value" else depth)
+        return AutogradPoint(self, x, 0 if self.trial_order == 0 else order)
 
     def write(self, x: Tensor) -> None:
         """Put x into the live parameters, to the bit."""

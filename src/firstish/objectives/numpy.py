@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from firstish.objectives.base import FLOAT64_EPS, Depth, Meter, Point, Product
+from firstish.objectives.base import FLOAT64_EPS, Meter, Order, Point, Product
 from firstish.objectives.hvp import gradient_difference
 
 Array = NDArray[Any]
@@ -63,9 +63,9 @@ class NumpyObjective:
         self.grad_scale = 0.0  # the largest gradient norm seen
         self.accepted: NumpyPoint | None = None  # the current point of the last run
 
-    def at(self, x: Tensor, depth: Depth = "product") -> NumpyPoint:
+    def at(self, x: Tensor, order: Order = 2) -> NumpyPoint:
         """The point x, not yet evaluated."""
-        return NumpyPoint(self, x, depth)
+        return NumpyPoint(self, x, order)
 
     def check_vector(self, x: Tensor) -> None:
         """Raise unless x is in float32 or float64 on the CPU."""
@@ -150,8 +150,8 @@ class NumpyPoint(Point):
     _with_value: Tensor | None = None  # the gradient, if `fun` returned it with the value
     _matrix: Any = None
 
-    def __init__(self, objective: NumpyObjective, x: Tensor, depth: Depth) -> None:
-        super().__init__(x, objective.meter, depth)
+    def __init__(self, objective: NumpyObjective, x: Tensor, order: Order) -> None:
+        super().__init__(x, objective.meter, order)
         self.objective = objective
         self._x: Array = x.numpy()
         objective.note_precision(self._x.dtype)
@@ -161,9 +161,9 @@ class NumpyPoint(Point):
         """Unit roundoff of the arithmetic f is computed in."""
         return self.objective.eps
 
-    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+    def at(self, x: Tensor, order: Order = 2) -> Point:
         """Another point of the same objective."""
-        return self.objective.at(x, depth)
+        return self.objective.at(x, order)
 
     def accept(self) -> None:
         """Make this the objective's current point."""

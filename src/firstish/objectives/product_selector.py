@@ -12,7 +12,7 @@ from torch import Tensor
 
 from firstish.errors import ProductError
 from firstish.linalg import norm
-from firstish.objectives.base import FLOAT64_EPS, Depth, Product
+from firstish.objectives.base import FLOAT64_EPS, Order, Product
 from firstish.objectives.hvp import SHORTEST, gradient_difference
 
 Mode = Literal["auto", "double-backward", "difference", "gauss-newton"]
@@ -36,7 +36,7 @@ class Differentiable(Protocol):
         """The vector."""
 
     @property
-    def depth(self) -> Depth:
+    def order(self) -> Order:
         """The highest order of derivatives the point is ready for."""
 
     @property
@@ -93,7 +93,7 @@ class ProductSelector:
             return point.gauss_newton_product(v)
         if self.mode == "difference":
             return self.difference(point, v)
-        if self.requested == "auto" and point.depth != "product":
+        if self.requested == "auto" and point.order != 2:
             return self.difference(point, v)  # no graph was kept: 2 passes instead of 4
         try:
             exact = point.exact_product(v)

@@ -132,7 +132,7 @@ def fit(
     chosen = method_of(method, "fit")
     objective = task.objective()
     x = torch.from_numpy(start - start.mean(0) if task.sum_zero else start).reshape(-1)
-    point = objective.at(x, chosen.depth)
+    point = objective.at(x, chosen.order)
     rows, iterations = len(start), 0
     change: float = max(FIRST_CHANGE, cost(task.A, rows)) if precondition else np.inf
     run = _begin(task, point, chosen, rows, precondition, whiten=False)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from firstish.distributed import Group
 from firstish.linalg import add, norm
-from firstish.objectives.base import Depth, Point, Product
+from firstish.objectives.base import Order, Point, Product
 
 
 class Substitution(Protocol):
@@ -54,12 +54,12 @@ class Substituted:
         """u = 0."""
         return torch.zeros_like(self.origin.x)
 
-    def at(self, x: Tensor, depth: Depth = "product") -> SubstitutedPoint:
+    def at(self, x: Tensor, order: Order = 2) -> SubstitutedPoint:
         """The point u, not yet evaluated; at u = 0 the origin itself."""
         inner = self.origin
-        if inner.depth != depth or bool(x.any()):
-            inner = inner.at(inner.x + self.substitution.forward(x), depth)
-        return SubstitutedPoint(self, x, inner, depth)
+        if inner.order != order or bool(x.any()):
+            inner = inner.at(inner.x + self.substitution.forward(x), order)
+        return SubstitutedPoint(self, x, inner, order)
 
 
 class SubstitutedPoint(Point):
@@ -67,8 +67,8 @@ class SubstitutedPoint(Point):
 
     _image: tuple[Tensor, Tensor] | None = None  # the last p, and T p
 
-    def __init__(self, objective: Substituted, u: Tensor, inner: Point, depth: Depth) -> None:
-        super().__init__(u, inner.meter, depth)
+    def __init__(self, objective: Substituted, u: Tensor, inner: Point, order: Order) -> None:
+        super().__init__(u, inner.meter, order)
         self.objective = objective
         self.substitution = objective.substitution
         self.inner = inner
@@ -101,14 +101,14 @@ class SubstitutedPoint(Point):
         """<v, T'HT v>, at the price that f has for it."""
         return self.inner.curvature(self._along(v))
 
-    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+    def at(self, x: Tensor, order: Order = 2) -> Point:
         """Another point of the same objective."""
-        return self.objective.at(x, depth)
+        return self.objective.at(x, order)
 
-    def along(self, p: Tensor, alpha: float, depth: Depth = "product") -> Point:
+    def along(self, p: Tensor, alpha: float, order: Order = 2) -> Point:
         """The point u + alpha p; T p is kept for the next trial."""
-        inner = self.inner.along(self._along(p), alpha, depth)
-        return SubstitutedPoint(self.objective, add(self.x, p, alpha), inner, depth)
+        inner = self.inner.along(self._along(p), alpha, order)
+        return SubstitutedPoint(self.objective, add(self.x, p, alpha), inner, order)
 
     def accept(self) -> None:
         """Tell the point of f that it became the current one."""
@@ -127,7 +127,7 @@ class SubstitutedPoint(Point):
     def inherit(self, what: tuple[Any, ...]) -> None:
         """Have the x and the rest of the point that `inherited` was asked of."""
         x, *rest = what
-        self.inner = self.inner.at(x, self.depth)
+        self.inner = self.inner.at(x, self.order)
         self.inner.inherit(tuple(rest))
 
     def _along(self, p: Tensor) -> Tensor:

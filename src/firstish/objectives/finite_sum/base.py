@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from firstish.distributed import Group
 from firstish.errors import ProductError
-from firstish.objectives.base import Depth, Meter, Point, Product
+from firstish.objectives.base import Meter, Order, Point, Product
 from firstish.objectives.finite_sum import sampling
 from firstish.objectives.finite_sum.chunks import Chunk, as_chunks
 from firstish.objectives.finite_sum.reduction import SummedLoss
@@ -133,9 +133,9 @@ class RowSum(ABC):
         """Refuse a vector that is not one of this objective's."""
         self.layout.check_vector(x)
 
-    def at(self, x: Tensor, depth: Depth = "product") -> RowSumPoint:
+    def at(self, x: Tensor, order: Order = 2) -> RowSumPoint:
         """The point x, not yet evaluated."""
-        return RowSumPoint(self, x, depth)
+        return RowSumPoint(self, x, order)
 
     def first_look(self, x: Tensor) -> None:
         """Before the first evaluation: see whether the data and the loss can be trusted."""
@@ -203,8 +203,8 @@ class RowSumPoint(Point):
 
     _totals: Totals | None = None
 
-    def __init__(self, objective: RowSum, x: Tensor, depth: Depth) -> None:
-        super().__init__(x, objective.meter, depth)
+    def __init__(self, objective: RowSum, x: Tensor, order: Order) -> None:
+        super().__init__(x, objective.meter, order)
         self.objective: RowSum = objective
         if objective.sample_size is not None and objective.rows is not None:
             self.product_fraction = objective.sample_size / objective.rows
@@ -214,9 +214,9 @@ class RowSumPoint(Point):
         """Unit roundoff of the arithmetic f is computed in."""
         return self.objective.eps
 
-    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+    def at(self, x: Tensor, order: Order = 2) -> Point:
         """Another point of the same objective."""
-        return self.objective.at(x, depth)
+        return self.objective.at(x, order)
 
     def release(self) -> None:
         """Drop the graph of a single chunk."""
@@ -226,7 +226,7 @@ class RowSumPoint(Point):
     def _value(self) -> float:
         objective, x = self.objective, self.x
         objective.first_look(x)
-        if self.depth == "value":
+        if self.order == 0:
             totals = objective.value(x)
         else:  # speculative: the gradient will most likely be wanted
             totals = self._totals = objective.gradient(x, self._keeps_graph())
@@ -241,7 +241,7 @@ class RowSumPoint(Point):
 
     def _keeps_graph(self) -> bool:
         exact = self.objective.product.needs_gradient_graph
-        return self.depth == "product" and exact and self.objective.sample_size is None
+        return self.order == 2 and exact and self.objective.sample_size is None
 
     def _gradient(self) -> Tensor:
         if self._totals is None:

@@ -36,7 +36,7 @@ def estimate_max_lipschitz(
         )
     if rows < 1:
         raise ValueError(f"`estimate_max_lipschitz(rows=...)` must be at least 1, got {rows}.")
-    point = objective.at(objective.initial() if x is None else x, "gradient")
+    point = objective.at(objective.initial() if x is None else x, 1)
     g, n = point.grad, objective.rows
     if point.grad_norm == 0:
         raise ValueError("`estimate_max_lipschitz(x=...)` is a stationary point: g is zero there.")

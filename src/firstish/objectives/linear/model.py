@@ -11,7 +11,7 @@ from torch import Tensor
 
 from firstish.distributed import Group, warn_if_apart
 from firstish.linalg import add, dot
-from firstish.objectives.base import Depth, Meter, Point, Product, rounding_error
+from firstish.objectives.base import Meter, Order, Point, Product, rounding_error
 from firstish.objectives.linear.families import Family, Loss
 from firstish.objectives.linear.features import Features, SparseMatrix, check_features
 from firstish.objectives.linear.targets import checked_weights, per_sample
@@ -105,9 +105,9 @@ class LinearModel:
         """Zeros, as many as x has entries."""
         return torch.zeros(self.features.size, dtype=self.dtype, device=self.device)
 
-    def at(self, x: Tensor, depth: Depth = "product") -> LinearPoint:
+    def at(self, x: Tensor, order: Order = 2) -> LinearPoint:
         """The point x, not yet evaluated."""
-        return LinearPoint(self, x, depth)
+        return LinearPoint(self, x, order)
 
     def check_vector(self, x: Tensor) -> None:
         """Refuse a vector that is not one of this objective's."""
@@ -169,8 +169,8 @@ class LinearPoint(Point):
     _known: Tensor | None = None  # what the derivatives of the loss need of z
     _image: tuple[Tensor, Tensor] | None = None  # the last v, and A v
 
-    def __init__(self, objective: LinearModel, x: Tensor, depth: Depth) -> None:
-        super().__init__(x, objective.meter, depth)
+    def __init__(self, objective: LinearModel, x: Tensor, order: Order) -> None:
+        super().__init__(x, objective.meter, order)
         self.objective = objective
 
     @property
@@ -178,16 +178,16 @@ class LinearPoint(Point):
         """Unit roundoff of the arithmetic f is computed in."""
         return self.objective.eps
 
-    def at(self, x: Tensor, depth: Depth = "product") -> Point:
+    def at(self, x: Tensor, order: Order = 2) -> Point:
         """Another point of the same objective."""
-        return self.objective.at(x, depth)
+        return self.objective.at(x, order)
 
-    def along(self, p: Tensor, alpha: float, depth: Depth = "product") -> Point:
+    def along(self, p: Tensor, alpha: float, order: Order = 2) -> Point:
         """The point x + alpha p, with the scores z + alpha A p.
 
         A p is known if a product along p was made here, and is kept for the next trial if not.
         """
-        new = self.objective.at(add(self.x, p, alpha), depth)
+        new = self.objective.at(add(self.x, p, alpha), order)
         if self._age + 1 < REFRESH:
             new._z = add(self._scores(), self._along(p), alpha)
             new._age = self._age + 1

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from firstish.distributed import Group
 from firstish.errors import ProductError
-from firstish.objectives.base import Depth
+from firstish.objectives.base import Order
 from firstish.objectives.checks import independent
 from firstish.objectives.finite_sum.base import RowSum, RowSumPoint, Totals
 from firstish.objectives.finite_sum.checks import refuse_batch_norm
@@ -98,9 +98,9 @@ class ShardedSum(RowSum):
         self._turns: int | None = None  # chunks of the rank that has most, once known
         self._row = borrowed_row(self.chunks, self.group)
 
-    def at(self, x: Tensor, depth: Depth = "product") -> RowSumPoint:
+    def at(self, x: Tensor, order: Order = 2) -> RowSumPoint:
         """The point x, not yet evaluated; a plain tensor is taken to be this rank's part."""
-        return RowSumPoint(self, x if isinstance(x, Shard) else self._sharded.spread(x), depth)
+        return RowSumPoint(self, x if isinstance(x, Shard) else self._sharded.spread(x), order)
 
     def check_vector(self, x: Tensor) -> None:
         """Refuse a vector that is not this rank's part of one of this objective's."""
