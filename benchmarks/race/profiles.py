@@ -11,7 +11,6 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 from firstish.experiments.methods import METHODS
-from firstish.experiments.report.curves import look
 from race import statistics as st
 from race.board import WITH_GRID, Board
 
@@ -31,9 +30,9 @@ def _style(method: str) -> tuple[str, str]:
     if method in OTHERS:
         return OTHERS[method]
     name = method.removesuffix(WITH_GRID)
-    if name not in METHODS:
+    own = METHODS[name].style if name in METHODS else None
+    if own is None:
         return "#7A7A7A", ":"
-    own = look(name)
     return own.colour, ":" if name != method else DASHES[own.dash]
 
 

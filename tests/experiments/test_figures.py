@@ -9,7 +9,7 @@ pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments import runner
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
 from firstish.experiments.observers import Silent
-from firstish.experiments.report.curves import best_so_far, look, thin
+from firstish.experiments.report.curves import best_so_far, thin
 from firstish.experiments.report.figures import FIGURES, MARKERS
 from firstish.experiments.report.summary import summarise
 from firstish.experiments.settings import Settings
@@ -51,7 +51,7 @@ def column(rows, field):
     [("main", "cgmr", "value"), ("cg", "cg", "value"), ("mr", "mr", "grad_norm")],
 )
 def test_the_three_panels_are_those_of_the_paper(draw, summary, name, key, field):
-    rows, label = summary.rows[key], look(key).label
+    rows, label = summary.rows[key], parse_choice(key).label
     figure = draw(name)
     a, b, c = figure.axes
     assert curve(a, label) == (column(rows, "oracle_calls"), column(rows, field))
@@ -110,17 +110,22 @@ def test_curves_are_told_apart_in_grey(draw, name):
     assert all(line.get_markevery() for line in lines if line.get_marker() != "x")
 
 
-def test_a_method_has_one_look_and_no_two_share_it():
-    looks = [look(name, k) for k, name in enumerate(METHODS)]
-    assert looks == [look(name, k + 5) for k, name in enumerate(METHODS)]
-    assert len({(x.dash, x.marker) for x in looks}) == len(METHODS)
-    assert len({look(name).marker for name in PANEL}) == len(PANEL)
-    assert {x.marker.removesuffix("-open") for x in looks} <= MARKERS.keys()
+def style(key, position=0):
+    return parse_choice(key).style(position)
+
+
+def test_a_method_has_one_style_and_no_two_share_it():
+    styles = [style(name, k) for k, name in enumerate(METHODS)]
+    assert styles == [style(name, k + 5) for k, name in enumerate(METHODS)]
+    assert len({(x.dash, x.marker) for x in styles}) == len(METHODS)
+    assert len({(x.dash, x.colour) for x in styles}) == len(METHODS)
+    assert len({style(name).marker for name in PANEL}) == len(PANEL)
+    assert {x.marker.removesuffix("-open") for x in styles} <= MARKERS.keys()
 
 
 def test_step_sizes_given_by_hand_differ_too():
     keys = [f"line-search-full@{step:g}" for step in (0.1, 1, 10, 100)]
-    assert len({(x.dash, x.marker) for x in (look(key, k) for k, key in enumerate(keys))}) == 4
+    assert len({(x.dash, x.marker) for x in (style(key, k) for k, key in enumerate(keys))}) == 4
 
 
 def test_thinning_keeps_the_ends_and_every_negative_curvature():

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from firstish.experiments import runner, tuning
+from firstish.experiments import methods, runner, tuning
 from firstish.experiments.methods import METHODS, Choice, MethodSpec, parse_choice
-from firstish.experiments.report.curves import look
 from firstish.experiments.report.figures import draw_all
 from firstish.experiments.report.page import write_report
 from firstish.experiments.report.summary import summarise
@@ -124,11 +123,6 @@ def test_the_methods_beyond_the_paper_resume_to_the_same_records(tmp_path, name)
     line = summarise(tmp_path / "cut").lines[0]
     assert line.unit_steps > 0.8
     assert sum(line.cases.values()) == (1 if name == "lazy" else len(asked) - 1)
-
-
-def test_every_method_has_a_look_of_its_own():
-    looks = [look(name) for name in METHODS]
-    assert len({(one.colour, one.dash) for one in looks}) == len(looks)
 
 
 # `firstish` that ends itself with SIGKILL before it writes so many rows.
@@ -351,13 +345,14 @@ def test_names_of_methods():
         parse_choice("adam@fast")
 
 
-def test_the_method_of_contributing_joins_by_one_line_of_the_table(tmp_path, monkeypatch):
+def test_the_method_of_contributing_joins_by_one_entry_of_the_table(tmp_path, monkeypatch):
     text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
     block, _ = re.findall(r"```python\n(.*?)```", text, flags=re.S)
-    scope = {}
+    (entry,) = re.findall(r'`("plain": .*?),`', text, flags=re.S)
+    scope = dict(vars(methods))
     exec(block, scope)
-    spec = MethodSpec("Plain", lambda problem, instance, rate: scope["Plain"](step_size=0.5))
-    monkeypatch.setitem(METHODS, "plain", spec)
+    for name, spec in eval(f"{{{entry}}}", scope).items():
+        monkeypatch.setitem(METHODS, name, spec)
     runner.run(settings("plain", "cgmr"), tmp_path / "r", Silent(), resume=False)
     assert outcomes(tmp_path / "r")["plain"]["oracle_calls"] == 200
     assert [line.label for line in summarise(tmp_path / "r").lines] == ["Plain", "CGMR"]

@@ -76,6 +76,7 @@ ProblemName = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the last line alone.")]
 Json = Annotated[bool, typer.Option("--json", help="Print a summary in JSON, and nothing else.")]
+RATED = [name for name, spec in METHODS.items() if spec.rated]
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -322,8 +323,8 @@ def tune(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="May be repeated: fixed, heavy-ball, nesterov, adam. All with a grid if none.",
-            autocompletion=_completes([name for name, spec in METHODS.items() if spec.rated]),
+            help=f"May be repeated: {', '.join(RATED)}. All with a grid if none.",
+            autocompletion=_completes(RATED),
         ),
     ] = None,
     budget: Budget = None,

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from firstish.experiments.methods import DEFAULT, Choice, parse_choice
+from firstish.experiments.methods import BESIDE, DEFAULT, Choice, parse_choice
 from firstish.experiments.report.summary import GAPS, UNFINISHED, Line, Reached, Summary
 from firstish.experiments.tuning import Tuning
 from firstish.experiments.winners import HEADERS, Grid
@@ -180,7 +180,7 @@ def _value(line: Line) -> str:
 
 def _beside(summary: Summary, lines: dict[str, Line]) -> list[Line]:
     """The paper's method for this problem, L-BFGS and Adam, if they were run."""
-    keys = (get(summary.run["problem"]).scaling.lower(), "lbfgs", "adam")
+    keys = (get(summary.run["problem"]).scaling.lower(), *BESIDE)
     return [lines[key] for key in keys if key in lines]
 
 

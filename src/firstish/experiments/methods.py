@@ -1,47 +1,78 @@
-"""The methods by the names the command line uses. Adding one is one line in `METHODS`."""
+"""The methods of the command line: all that it knows of them, one entry of `METHODS` each."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from firstish import baselines
-from firstish.line_search import Armijo
-from firstish.methods import (
-    AdamDirection,
-    AnyMethod,
-    LazyStep,
-    MomentumDirection,
-    PlaneStep,
-    ScaledDirection,
-    ScaledGradient,
+from firstish.experiments.styles import (
+    BLACK,
+    BLUE,
+    BROWN,
+    GREEN,
+    GREY,
+    ORANGE,
+    PINK,
+    RED,
+    SKY,
+    YELLOW,
+    Style,
+    by_position,
 )
+from firstish.line_search import Armijo
+from firstish.methods import AdamDirection, AnyMethod, MomentumDirection, ScaledDirection, registry
 from firstish.methods.directions import AnyDirection
 from firstish.problems.base import Instance, Problem
 
-Make = Callable[[Problem, Instance, float | None], AnyMethod]
+Maker = Callable[[Problem, Instance, float | None], AnyMethod]
+
+Family = Literal["scaling", "rival", "pono", "first-step", "other"]
+"""What a method is in the paper's figures: one of the scalings, a rival drawn beside the problem's
+scaling, PoNo, or a line search from a given first step. The figure `gap` has all methods."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodSpec:
-    """How to make a method for a problem.
+    """A method of the command line.
 
     Args:
         label: for tables and figures.
-        make: from the problem, its instance and a step size (None where the method has none or
-            theory gives it).
+        maker: makes it from the problem, its instance and a step size (None where the method has
+            none or theory gives it).
+        style: colour, dash and marker; None for one by its position in the run.
+        family: which figures it is in.
+        panel: its place in the standard panel; None if it is not part of that.
         rated: whether it has a step size to set.
         theory: whether the problem's constants can give that step size.
         optional_rate: whether one may be given although it is not needed.
+        non_monotone: whether f may rise by design; figures then draw its best value so far.
     """
 
     label: str
-    make: Make
+    maker: Maker
+    style: Style | None = None
+    family: Family = "other"
+    panel: int | None = None
     rated: bool = False
     theory: bool = False
     optional_rate: bool = False
+    non_monotone: bool = False
+
+    def make(self, problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
+        """The method for a problem."""
+        if rate is None and self.needs_rate(instance):
+            raise ValueError(
+                f"{self.label} has no step size on {problem.name}: no grid stayed finite."
+            )
+        return self.maker(problem, instance, rate)
+
+    def needs_rate(self, instance: Instance) -> bool:
+        """Whether it has a step size that theory does not give."""
+        known = self.theory and instance.mu is not None and instance.lipschitz is not None
+        return self.rated and not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,114 +95,171 @@ class Choice:
             return label
         return f"{label} @ {self.rate:g}" if isinstance(self.rate, float) else f"{label}, paper's"
 
+    def style(self, position: int) -> Style:
+        """Its style in figures; given with a step size, it varies with the position in the run."""
+        own = METHODS[self.name].style if self.rate is None else None
+        return own or by_position(position)
 
-def _scaled(scaling: str) -> MethodSpec:
+
+def _scaled(name: str) -> Maker:
+    """`PlaneStep`, or a scaling of `ScaledGradient`."""
+
     def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
-        search = Armijo(rho=problem.rho)
-        return ScaledGradient(scaling=scaling, sigma=problem.sigma, line_search=search)
+        return registry.make(name, sigma=problem.sigma, line_search=Armijo(rho=problem.rho))
 
-    return MethodSpec(scaling, make)
-
-
-def _plane(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
-    return PlaneStep(sigma=problem.sigma, line_search=Armijo(rho=problem.rho))
+    return make
 
 
 def _lazy(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
-    return LazyStep(line_search=Armijo(rho=problem.rho))
+    return registry.make("lazy", line_search=Armijo(rho=problem.rho))
 
 
-def _directed(label: str, direction: AnyDirection) -> MethodSpec:
+def _directed(direction: AnyDirection) -> Maker:
     def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
         search = Armijo(rho=problem.rho)
         return ScaledDirection(direction=direction, sigma=problem.sigma, line_search=search)
 
-    return MethodSpec(label, make)
+    return make
 
 
-def _line_search(label: str, reset: baselines.Reset) -> MethodSpec:
+def _line_search(reset: baselines.Reset) -> Maker:
     def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
         search = Armijo(rho=problem.rho, initial_step=1.0 if rate is None else rate)
         return baselines.LineSearch(reset=reset, line_search=search)
 
-    # The first step of each search may be given; only a full reset starts from it every time.
-    return MethodSpec(label, make, optional_rate=reset == "full")
-
-
-def _own(label: str, kind: Callable[..., AnyMethod], **settings: Any) -> MethodSpec:
-    """A method that needs nothing of the problem; made when it is used."""
-    return MethodSpec(label, lambda problem, instance, rate: kind(**settings))
+    return make
 
 
 def _descent(
-    label: str,
     kind: type[baselines.FixedStep] | type[baselines.HeavyBall] | type[baselines.Nesterov],
-) -> MethodSpec:
+) -> Maker:
     def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
         if rate is not None:
             return kind(step_size=rate)
-        if instance.mu is None or instance.lipschitz is None:
-            raise ValueError(f"{label} has no step size on {problem.name}: no grid stayed finite.")
+        assert instance.mu is not None
+        assert instance.lipschitz is not None
         return kind.from_constants(mu=instance.mu, lipschitz=instance.lipschitz)
 
-    return MethodSpec(label, make, rated=True, theory=True)
+    return make
 
 
 def _adam(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
-    if rate is None:
-        raise ValueError(f"Adam has no step size on {problem.name}: no grid stayed finite.")
+    assert rate is not None
     return baselines.Adam(step_size=rate)
 
 
+def _own(kind: Callable[..., AnyMethod], **settings: Any) -> Maker:
+    """A method that needs nothing of the problem; made when it is used."""
+    return lambda problem, instance, rate: kind(**settings)
+
+
 METHODS: dict[str, MethodSpec] = {
-    "cgmr": _scaled("CGMR"),
-    "mrcg": _scaled("MRCG"),
-    "cg": _scaled("CG"),
-    "mr": _scaled("MR"),
-    "gm": _scaled("GM"),
-    "plane": MethodSpec("Plane step", _plane),
-    "lazy": MethodSpec("Lazy step", _lazy),
-    "asd": _scaled("ASD"),
-    "dy": _scaled("DY"),
-    "sdc": _scaled("SDC"),
-    "scaled-adam": _directed("Scaled Adam", AdamDirection()),
-    "scaled-heavy-ball": _directed("Scaled heavy ball", MomentumDirection()),
-    "fixed": _descent("Fixed step", baselines.FixedStep),
-    "heavy-ball": _descent("Heavy ball", baselines.HeavyBall),
-    "nesterov": _descent("Nesterov", baselines.Nesterov),
-    "adam": MethodSpec("Adam", _adam, rated=True),
-    "line-search": _line_search("Line search, limited", "limited"),
-    "line-search-full": _line_search("Line search, full", "full"),
-    "line-search-no": _line_search("Line search, none", "no"),
-    "pono": _own("PoNo", baselines.PoNo),
-    "pono-uncapped": _own("PoNo, cap 1e10", baselines.PoNo, max_step=1e10),
-    "lbfgs": _own("L-BFGS", baselines.LBFGS),
-    "adgd": _own("AdGD", baselines.AdGD),
-    "adgd2": _own("AdGD-2", baselines.AdGD2),
-    "abbmin": _own("ABBmin", baselines.ABBmin),
-    "cdat": _own("CDAT", baselines.CDAT),
+    "cgmr": MethodSpec("CGMR", _scaled("CGMR"), Style(RED, "solid", "circle"), "scaling", 3),
+    "mrcg": MethodSpec("MRCG", _scaled("MRCG"), Style(BLUE, "solid", "square"), "scaling", 4),
+    "cg": MethodSpec("CG", _scaled("CG"), Style(ORANGE, "dash", "triangle-up"), "scaling", 5),
+    "mr": MethodSpec("MR", _scaled("MR"), Style(SKY, "dash", "triangle-down"), "scaling", 6),
+    "gm": MethodSpec("GM", _scaled("GM"), Style(YELLOW, "dash", "diamond"), "scaling", 7),
+    "plane": MethodSpec(
+        "Plane step", _scaled("plane"), Style(GREEN, "dash", "circle-open"), panel=2
+    ),
+    "lazy": MethodSpec("Lazy step", _lazy, Style(BLUE, "dashdot", "square-open"), panel=1),
+    "asd": MethodSpec("ASD", _scaled("ASD"), Style(RED, "dash", "diamond-tall-open")),
+    "dy": MethodSpec("DY", _scaled("DY"), Style(ORANGE, "solid", "star-open")),
+    "sdc": MethodSpec("SDC", _scaled("SDC"), Style(BROWN, "solid", "cross-open")),
+    "scaled-adam": MethodSpec(
+        "Scaled Adam", _directed(AdamDirection()), Style(BLACK, "dashdot", "star-open")
+    ),
+    "scaled-heavy-ball": MethodSpec(
+        "Scaled heavy ball", _directed(MomentumDirection()), Style(BROWN, "dot", "cross-open")
+    ),
+    "fixed": MethodSpec(
+        "Fixed step",
+        _descent(baselines.FixedStep),
+        Style(GREY, "dot", "hexagon"),
+        "rival",
+        11,
+        rated=True,
+        theory=True,
+    ),
+    "heavy-ball": MethodSpec(
+        "Heavy ball",
+        _descent(baselines.HeavyBall),
+        Style(BROWN, "dashdot", "cross"),
+        "rival",
+        9,
+        rated=True,
+        theory=True,
+    ),
+    "nesterov": MethodSpec(
+        "Nesterov",
+        _descent(baselines.Nesterov),
+        Style(PINK, "dashdot", "pentagon"),
+        "rival",
+        10,
+        rated=True,
+        theory=True,
+    ),
+    "adam": MethodSpec("Adam", _adam, Style(BLACK, "solid", "star"), "rival", 8, rated=True),
+    "line-search": MethodSpec(
+        "Line search, limited",
+        _line_search("limited"),
+        Style(PINK, "solid", "triangle-left"),
+        "rival",
+        12,
+    ),
+    "line-search-full": MethodSpec(
+        "Line search, full",
+        _line_search("full"),
+        Style(ORANGE, "dot", "triangle-left-open"),
+        "first-step",
+        optional_rate=True,  # only a full reset starts every search from the given step
+    ),
+    "line-search-no": MethodSpec(
+        "Line search, none", _line_search("no"), Style(SKY, "dot", "triangle-up-open")
+    ),
+    "pono": MethodSpec(
+        "PoNo",
+        _own(baselines.PoNo),
+        Style(GREEN, "solid", "triangle-right"),
+        "pono",
+        13,
+        non_monotone=True,
+    ),
+    "pono-uncapped": MethodSpec(
+        "PoNo, cap 1e10",
+        _own(baselines.PoNo, max_step=1e10),
+        Style(GREEN, "dot", "triangle-right-open"),
+        "pono",
+        non_monotone=True,
+    ),
+    "lbfgs": MethodSpec(
+        "L-BFGS", _own(baselines.LBFGS), Style(BLACK, "dash", "diamond-tall"), "rival", 14
+    ),
+    "adgd": MethodSpec("AdGD", _own(baselines.AdGD), Style(SKY, "solid", "diamond-open")),
+    "adgd2": MethodSpec(
+        "AdGD-2", _own(baselines.AdGD2), Style(SKY, "dashdot", "triangle-down-open")
+    ),
+    "abbmin": MethodSpec(
+        "ABBmin",
+        _own(baselines.ABBmin),
+        Style(YELLOW, "solid", "pentagon-open"),
+        non_monotone=True,
+    ),
+    "cdat": MethodSpec("CDAT", _own(baselines.CDAT), Style(RED, "dot", "hexagon-open")),
 }
 
-DEFAULT = "lazy"
-"""The default of `minimize`: the headline of a run."""
-
-PANEL = (
-    "lazy",
-    "plane",
-    "cgmr",
-    "mrcg",
-    "cg",
-    "mr",
-    "gm",
-    "adam",
-    "heavy-ball",
-    "nesterov",
-    "fixed",
-    "line-search",
-    "pono",
-    "lbfgs",
+PANEL = tuple(
+    name
+    for name, spec in sorted(METHODS.items(), key=lambda entry: entry[1].panel or 0)
+    if spec.panel is not None
 )
 """What `firstish run` compares when no method is named."""
+
+DEFAULT = registry.DEFAULT
+"""The default of `minimize`: the headline of a run."""
+
+BESIDE = ("lbfgs", "adam")
+"""The methods that the headline of a run compares the default with, besides the paper's."""
 
 
 def parse_choice(text: str) -> Choice:
@@ -198,7 +286,7 @@ def parse_choice(text: str) -> Choice:
     return Choice(name, given)
 
 
-def fixed_rate(choice: Choice, problem: Problem, instance: Instance) -> float | None:
+def fixed_rate(choice: Choice, problem: Problem) -> float | None:
     """The step size, where nothing has to be tuned; see `needs_tuning`."""
     if choice.rate == "paper":
         if choice.name not in problem.rates:
@@ -209,6 +297,4 @@ def fixed_rate(choice: Choice, problem: Problem, instance: Instance) -> float | 
 
 def needs_tuning(choice: Choice, instance: Instance) -> bool:
     """Whether a step size must be found by trying a grid."""
-    spec = METHODS[choice.name]
-    known = spec.theory and instance.mu is not None and instance.lipschitz is not None
-    return spec.rated and choice.rate is None and not known
+    return choice.rate is None and METHODS[choice.name].needs_rate(instance)

@@ -171,7 +171,7 @@ def _rate(
 ) -> float | None:
     """The step size, found by a grid if nothing else gives it."""
     if not needs_tuning(choice, instance):
-        return fixed_rate(choice, problem, instance)
+        return fixed_rate(choice, problem)
     path = folder / "tuning" / f"{choice.name}.json"
     if not path.exists():
         kept = path.with_suffix(".jsonl")

@@ -1,11 +1,28 @@
-"""Methods by name, so that one word is enough where the defaults will do."""
+"""The names of methods that users type: `minimize(method="lazy")`, and everywhere else."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from firstish.methods.base import AnyMethod
 from firstish.methods.lazy_step import LazyStep
 from firstish.methods.plane_step import PlaneStep
 from firstish.methods.scaled_gradient import ScaledGradient
+
+NAMES: dict[str, type[LazyStep] | type[PlaneStep]] = {"lazy": LazyStep, "plane": PlaneStep}
+"""Classes by name. Every other name is a scaling of `ScaledGradient`."""
+
+DEFAULT = "lazy"
+
+
+def make(name: str, **settings: Any) -> AnyMethod:
+    """The method of that name, in any case of letters.
+
+    >>> make("plane", memory=2).memory, make("MRCG").scaling
+    (2, 'MRCG')
+    """
+    kind = NAMES.get(name.lower())
+    return ScaledGradient(scaling=name, **settings) if kind is None else kind(**settings)
 
 
 def method_of(given: AnyMethod | str | None, call: str, word: str = "method") -> AnyMethod:
@@ -14,18 +31,15 @@ def method_of(given: AnyMethod | str | None, call: str, word: str = "method") ->
     >>> method_of("plane", "minimize").memory, method_of("MRCG", "minimize").scaling
     (3, 'MRCG')
     """
-    given = "lazy" if given is None else given
+    given = DEFAULT if given is None else given
     if isinstance(given, str):
-        named: dict[str, type[LazyStep] | type[PlaneStep]] = {"lazy": LazyStep, "plane": PlaneStep}
-        if given.lower() in named:
-            return named[given.lower()]()
         try:
-            return ScaledGradient(scaling=given)
+            return make(given)
         except ValueError:
             raise ValueError(
-                f"`{call}({word}={given!r})` is unknown. Use 'lazy', 'plane', a cycle of 'CG', "
-                "'MR' and 'GM' such as 'CGMR', one of 'ASD', 'DY' and 'SDC', or a method such as "
-                "`LazyStep(memory=20)`; `firstish.baselines` has the competitors."
+                f"`{call}({word}={given!r})` is unknown. Use {', '.join(map(repr, NAMES))}, "
+                "a cycle of 'CG', 'MR' and 'GM' such as 'CGMR', one of 'ASD', 'DY' and 'SDC', or "
+                "a method such as `LazyStep(memory=20)`; `firstish.baselines` has the competitors."
             ) from None
     is_method = all(hasattr(given, name) for name in ("init", "step", "order"))
     if isinstance(given, type) or not is_method:

@@ -1,85 +1,11 @@
-"""Plain curves from rows, and the look of each method: the same everywhere, in print and page."""
+"""Curves from rows, as figures and page draw them."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-from firstish.experiments.methods import parse_choice
-
-# Okabe and Ito's palette, told apart by people with any colour vision; dashes and markers tell the
-# rest.
-_BLACK, _ORANGE, _SKY, _GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-_GREY, _BROWN = "#7A7A7A", "#8C510A"  # two more, told apart by lightness
-_YELLOW, _BLUE, _RED, _PINK = "#B8A800", "#0072B2", "#D55E00", "#CC79A7"  # yellow darkened
-
-# No x: crosses are for negative curvature.
-_MARKERS = (
-    *("circle", "square", "triangle-up", "triangle-down", "diamond", "star"),
-    *("cross", "pentagon", "hexagon", "triangle-left", "triangle-right", "diamond-tall"),
-)
-_LOOKS: dict[str, tuple[str, str, str]] = {
-    "cgmr": (_RED, "solid", "circle"),
-    "mrcg": (_BLUE, "solid", "square"),
-    "cg": (_ORANGE, "dash", "triangle-up"),
-    "mr": (_SKY, "dash", "triangle-down"),
-    "gm": (_YELLOW, "dash", "diamond"),
-    "plane": (_GREEN, "dash", "circle-open"),
-    "lazy": (_BLUE, "dashdot", "square-open"),
-    "asd": (_RED, "dash", "diamond-tall-open"),
-    "dy": (_ORANGE, "solid", "star-open"),
-    "sdc": (_BROWN, "solid", "cross-open"),
-    "scaled-adam": (_BLACK, "dashdot", "star-open"),
-    "scaled-heavy-ball": (_BROWN, "dot", "cross-open"),
-    "adam": (_BLACK, "solid", "star"),
-    "heavy-ball": (_BROWN, "dashdot", "cross"),
-    "nesterov": (_PINK, "dashdot", "pentagon"),
-    "fixed": (_GREY, "dot", "hexagon"),
-    "line-search": (_PINK, "solid", "triangle-left"),
-    "line-search-full": (_ORANGE, "dot", "triangle-left-open"),
-    "line-search-no": (_SKY, "dot", "triangle-up-open"),
-    "pono": (_GREEN, "solid", "triangle-right"),
-    "pono-uncapped": (_GREEN, "dot", "triangle-right-open"),
-    "lbfgs": (_BLACK, "dash", "diamond-tall"),
-    "adgd": (_SKY, "solid", "diamond-open"),
-    "adgd2": (_SKY, "dashdot", "triangle-down-open"),
-    "abbmin": (_YELLOW, "solid", "pentagon-open"),
-    "cdat": (_RED, "dot", "hexagon-open"),
-}
-_MORE = [(c, d) for d in ("dash", "dashdot", "dot") for c in (_BLACK, _ORANGE, _GREEN, _PINK)]
-
-# On a dark page the darkest colours are too faint.
-_ON_DARK = {_BLACK: "#F2F2F2", _BROWN: "#C58A45", _BLUE: "#3B9DDD", _GREY: "#9A9A9A"}
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Colour, and dash and marker in plotly's words, of a method.
-
-    No two methods share all three, and those of the standard panel have a marker each: they are
-    told apart in grey as well.
-    """
-
-    label: str
-    colour: str
-    dash: str
-    marker: str
-
-    @property
-    def on_dark(self) -> str:
-        """The colour on a dark page."""
-        return _ON_DARK.get(self.colour, self.colour)
-
-
-def look(key: str, position: int = 0) -> Look:
-    """How to draw a method; one given with a step size varies with its position in the run."""
-    choice = parse_choice(key)
-    known = _LOOKS.get(choice.name) if choice.rate is None else None
-    other = (*_MORE[position % len(_MORE)], _MARKERS[position % len(_MARKERS)])
-    return Look(choice.label, *(known or other))
 
 
 def thin(rows: list[dict[str, Any]], most: int = 1500) -> list[dict[str, Any]]:

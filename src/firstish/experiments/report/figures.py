@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from firstish.experiments.methods import parse_choice
-from firstish.experiments.report.curves import best_so_far, look, spaced, thin, window
+from firstish.experiments.methods import METHODS, Family, MethodSpec, parse_choice
+from firstish.experiments.report.curves import best_so_far, spaced, thin, window
 from firstish.experiments.report.summary import Summary, summarise
 from firstish.experiments.storage.files import replacing
 from firstish.problems import get
@@ -38,10 +38,6 @@ MARKERS = {
     "diamond-tall": "d",
 }
 """Plotly's words for markers in matplotlib's; `-open` is a white face."""
-
-_RIVALS = ("fixed", "heavy-ball", "nesterov", "adam", "line-search", "lbfgs")
-_NON_MONOTONE = ("pono", "pono-uncapped", "abbmin")
-_SCALINGS = ("cgmr", "mrcg", "cg", "mr", "gm")
 
 _BELOW: dict[str, Any] = {"loc": "outside lower center", "ncols": 5}
 _BESIDE: dict[str, Any] = {"loc": "outside right center"}
@@ -70,14 +66,14 @@ def draw_all(folder: Path, out: Path | None = None) -> list[Path]:
 
 def _main(summary: Summary) -> Figure | None:
     """Objective, scale and step size of the scaling the paper shows."""
-    return _three(summary, _headline(summary), _RIVALS)
+    return _three(summary, _headline(summary), ("rival",))
 
 
 def _pono(summary: Summary) -> Figure | None:
     """The same with PoNo, its best value so far in bold."""
-    if not _present(summary, ("pono", "pono-uncapped")):
+    if not _present(summary, ("pono",)):
         return None
-    return _three(summary, _headline(summary), (*_RIVALS, "pono", "pono-uncapped"))
+    return _three(summary, _headline(summary), ("rival", "pono"))
 
 
 def _cg(summary: Summary) -> Figure | None:
@@ -92,22 +88,23 @@ def _mr(summary: Summary) -> Figure | None:
 
 def _scalings(summary: Summary) -> Figure | None:
     """All scalings against each other."""
-    return _one(summary, _SCALINGS, "oracle_calls")
+    return _one(summary, _present(summary, ("scaling",)), "oracle_calls")
 
 
 def _time(summary: Summary) -> Figure | None:
     """Objective against seconds."""
-    return _one(summary, (_headline(summary), *_RIVALS), "seconds")
+    shown = {_headline(summary), *_present(summary, ("rival",))}
+    return _one(summary, [k for k in summary.rows if k in shown and summary.rows[k]], "seconds")
 
 
 def _gap(summary: Summary) -> Figure | None:
     """How far each method still is above the lowest value any of them reached."""
-    return _one(summary, None, "oracle_calls", gap=True)
+    return _one(summary, list(summary.rows), "oracle_calls", gap=True)
 
 
 def _backtracking(summary: Summary) -> Figure | None:
     """Line search from several first steps against the scaled gradient (mushrooms)."""
-    keys = [k for k in summary.rows if parse_choice(k).name == "line-search-full"]
+    keys = _present(summary, ("first-step",))
     if len(keys) < 2:
         return None
     figure, axes = _canvas(1, 7.2)
@@ -138,8 +135,13 @@ def _headline(summary: Summary) -> str:
     return get(summary.run["problem"]).scaling.lower()
 
 
-def _present(summary: Summary, names: Sequence[str]) -> list[str]:
-    return [k for k in summary.rows if parse_choice(k).name in names and summary.rows[k]]
+def _present(summary: Summary, families: Sequence[Family]) -> list[str]:
+    """The methods of these families that have rows."""
+    return [k for k in summary.rows if _spec(k).family in families and summary.rows[k]]
+
+
+def _spec(key: str) -> MethodSpec:
+    return METHODS[parse_choice(key).name]
 
 
 def _canvas(panels: int, width: float) -> tuple[Figure, list[Axes]]:
@@ -150,7 +152,7 @@ def _canvas(panels: int, width: float) -> tuple[Figure, list[Axes]]:
 
 
 def _three(
-    summary: Summary, scaled: str, rivals: Sequence[str], field: str = "value"
+    summary: Summary, scaled: str, rivals: Sequence[Family], field: str = "value"
 ) -> Figure | None:
     steps = [r for r in summary.rows.get(scaled, []) if r["scale"] is not None]
     if not steps:
@@ -174,13 +176,10 @@ def _three(
         axes[2].legend(fontsize=8)
     for axis, letter in zip(axes, "abc", strict=True):
         axis.set_title(f"({letter})", loc="left", fontsize=10)
-    return _titled(figure, summary, look(scaled).label)
+    return _titled(figure, summary, parse_choice(scaled).label)
 
 
-def _one(
-    summary: Summary, names: Sequence[str] | None, abscissa: str, gap: bool = False
-) -> Figure | None:
-    keys = list(summary.rows) if names is None else _present(summary, names)
+def _one(summary: Summary, keys: Sequence[str], abscissa: str, gap: bool = False) -> Figure | None:
     values = {r["value"] for key in keys for r in summary.rows[key]}
     if len(keys) < 2 or len(values) < 2:  # no method has moved
         return None
@@ -200,11 +199,12 @@ def _curve(
     axis: Axes, summary: Summary, key: str, abscissa: str, field: str, suffix: str = ""
 ) -> None:
     position = list(summary.rows).index(key)
-    style = look(key, position)
+    choice = parse_choice(key)
+    style = choice.style(position)
     rows = summary.rows[key]
     base, name = _measured(summary, field)
-    jumpy = parse_choice(key).name in _NON_MONOTONE and name == "value"
-    if jumpy:  # what it holds on to is what counts; the iterates themselves stay in the background
+    if _spec(key).non_monotone and name == "value":
+        # The best point is the result; the iterates themselves stay in the background.
         if field != "gap":
             shown = thin(rows)
             along, up = [r[abscissa] for r in shown], [r[name] for r in shown]
@@ -223,7 +223,7 @@ def _curve(
         markersize=5,
         markerfacecolor="white" if style.marker.endswith("-open") else style.colour,
         markevery=spaced(along, position),
-        label=style.label + suffix,
+        label=choice.label + suffix,
     )
 
 
@@ -257,7 +257,7 @@ def _per_iteration(axis: Axes, steps: list[dict[str, Any]], field: str, key: str
         [r["iteration"] + 1 for r in steps],
         [r[field] for r in steps],
         ".-" if dotted else "-",
-        color=look(key).colour,
+        color=parse_choice(key).style(0).colour,
         linewidth=0.8,
         markersize=3,
     )

@@ -15,8 +15,8 @@ from plotly.offline import get_plotlyjs
 
 from firstish.experiments import winners
 from firstish.experiments.console import cells, headers, ranked
-from firstish.experiments.methods import PANEL, parse_choice
-from firstish.experiments.report.curves import best_so_far, look, thin
+from firstish.experiments.methods import METHODS, parse_choice
+from firstish.experiments.report.curves import best_so_far, thin
 from firstish.experiments.report.figures import DPI, FIGURES, MARKERS
 from firstish.experiments.report.summary import UNFINISHED, Summary, summarise
 from firstish.experiments.storage import files, plain_json, sessions
@@ -126,15 +126,16 @@ def _curves(summary: Summary) -> list[dict[str, Any]]:
     out = []
     for position, (key, all_rows) in enumerate(summary.rows.items()):
         rows = thin(all_rows)
-        style = look(key, position)
+        choice = parse_choice(key)
+        style = choice.style(position)
         curve: dict[str, Any] = {f: [r[f] for r in rows] for f in _FIELDS}
         best = dict(zip((r["iteration"] for r in all_rows), best_so_far(all_rows), strict=True))
         curve["gap"] = [_positive(r["value"] - (summary.lowest or 0.0)) for r in rows]
         curve["best"] = [_positive(best[r["iteration"]] - (summary.lowest or 0.0)) for r in rows]
         curve["negative"] = [k for k, r in enumerate(rows) if r["curvature"] == "NC"]
-        curve.update(label=style.label, colour=style.colour, dark=style.on_dark)
+        curve.update(label=choice.label, colour=style.colour, dark=style.on_dark)
         curve.update(dash=style.dash, marker=style.marker, outline=_outline(style.marker))
-        curve["shown"] = parse_choice(key).name in PANEL
+        curve["shown"] = METHODS[choice.name].panel is not None
         out.append(curve)
     return out
 
