@@ -15,7 +15,7 @@ from torch import Tensor, float64
 _SMALL, _LARGE = 1e-280, 1e280  # squares in here come of norms whose products are normal numbers
 
 
-_CUBE_ROOTS: dict[torch.dtype, tuple[float, float]] = {}  # of the range of each dtype
+_COMFORTABLE: dict[torch.dtype, tuple[float, float]] = {}  # lengths of vectors to multiply by H
 
 
 def _wide(v: Tensor) -> torch.dtype:
@@ -70,7 +70,7 @@ def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float,
 
 
 def in_range(v: Tensor, v_norm: float) -> tuple[Tensor, float, float]:
-    """A vector along v whose length is near 1 or has a cube in range, its norm, and v over it.
+    """A vector along v whose length is not extreme for its dtype, its norm, and v over it.
 
     v itself, unless its length is extreme for its dtype: then v over a power of two, in the same
     bits. H times such a vector is finite whenever H is not extreme, while Hg alone overflows at
@@ -79,10 +79,10 @@ def in_range(v: Tensor, v_norm: float) -> tuple[Tensor, float, float]:
     >>> in_range(torch.tensor([3e200, 4e200], dtype=float64), 5e200)[0].tolist()[0] < 3
     True
     """
-    limits = _CUBE_ROOTS.get(v.dtype)
+    limits = _COMFORTABLE.get(v.dtype)
     if limits is None:
         info = torch.finfo(v.dtype)
-        limits = _CUBE_ROOTS[v.dtype] = info.tiny ** (1 / 3), info.max ** (1 / 3)
+        limits = _COMFORTABLE[v.dtype] = info.tiny ** (1 / 3), info.max ** (1 / 6)
     if limits[0] < v_norm < limits[1] or not 0 < v_norm < math.inf:
         return v, v_norm, 1.0
     e = math.frexp(v_norm)[1] - 1

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from testbed import CONVEX, KINDS, make, run
 from torch import nn
@@ -87,6 +87,7 @@ def check_whole(result, dtype):
     st.sampled_from([torch.float64, torch.float32]),
     st.integers(0, 99),
 )
+@example("convex quadratic", -17, -105, torch.float32, 0)  # |H| is 1e25 and |g| 4e12
 def test_any_scale_ends_in_a_status_with_x(name, kind, f_digits, x_digits, dtype, seed):
     reach = 280 if dtype is torch.float64 else 30
     if dtype is torch.float32:
@@ -238,8 +239,8 @@ def test_a_vector_in_range_is_the_vector_over_a_power_of_two(e, entries):
     w, w_norm, ratio = in_range(v, norm(v))
     assert torch.equal(w * ratio, v)
     assert w_norm == pytest.approx(norm(w), rel=1e-14 if e > -1000 else 0.1)
-    assert 1e-103 < w_norm < 1e103
-    assert w is v or not 1e-102 < norm(v) < 1e102
+    assert 1e-103 < w_norm < 1e52
+    assert w is v or not 1e-102 < norm(v) < 1e51
 
 
 @pytest.mark.parametrize("v_norm", [0.0, math.inf, math.nan])
