@@ -92,12 +92,8 @@ ENVIRONMENTS = {
 # Each environment once; those that have nothing to do with each other at the same time.
 ALL = (
     "plain+in-order+one-thread+no-ci",
-    "default+narrow+c",
-    "avx2+wide+no-colour+dumb",
-    "two-threads+shuffled+ci",
-    "mkl+colour+zone",
-    "one-core+ascii",
-    "offline+no-home+warnings",
+    "default+two-threads+shuffled+narrow+colour+c+ci+offline+no-home+warnings",
+    "avx2+mkl+one-core+wide+no-colour+dumb+ascii+zone",
 )
 
 
