@@ -155,7 +155,7 @@ class Run:
         passes = meter.passes - before.passes
         seconds = self.clock.seconds()
         if not self._alone:
-            seconds, *_ = self.group.from_first([seconds])  # all ranks stop together
+            seconds = self.group.broadcast(seconds)  # all ranks stop together
         here, here_norm, iteration = self._value, self._grad_norm, self.iterations
         status = limits.reached(iteration, oracle_calls, seconds, here_norm)
         if status is not None:

@@ -135,9 +135,9 @@ def _drive(
 def _stops(callback: Callback | None, run: Run, entry: Entry, shape: torch.Size) -> bool:
     shown = run.clock.seconds()
     stop = callback is not None and _asks_to_stop(callback, run.point, entry, shape)
-    (said,) = run.group.from_first([stop])  # of several processes the first one's callback decides
+    decided = run.group.broadcast(stop)  # the callback of rank 0 decides for all
     run.clock.forget_since(shown)
-    return bool(said)
+    return bool(decided)
 
 
 def _asks_to_stop(callback: Callback, point: Point, entry: Entry, shape: torch.Size) -> bool:

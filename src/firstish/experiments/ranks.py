@@ -76,7 +76,7 @@ def first_decides(group: Group, decide: Callable[[], T]) -> T:
         if group.rank == 0:
             found.append(decide())
     finally:
-        found = group.object_from(0, found)
+        found = group.broadcast_object(found)
     if not found:
         raise ValueError("rank 0 has refused to start; its error says why.")
     return found[0]

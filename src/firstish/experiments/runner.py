@@ -220,7 +220,7 @@ def _one(
         with postponed() as asked_to_stop:
 
             def asked() -> bool:
-                return any(group.from_all(asked_to_stop()))
+                return group.any(asked_to_stop())
 
             status = _drive(run, rows, saved, choice, settings, observer, asked)
         last = run.here().row()

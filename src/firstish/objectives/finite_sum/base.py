@@ -99,7 +99,7 @@ class RowSum(ABC):
                 )
             self._offset = 0
             return None, None
-        counts = [int(n) for n in self.group.from_all(mine)]
+        counts = [int(n) for n in self.group.gather(mine)]
         total = sum(counts)
         if total == 0:
             raise ValueError(f"`{self.call}(data=...)` is empty: there is no row to average over.")

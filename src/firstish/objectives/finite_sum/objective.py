@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from firstish.distributed import Group, warn_if_apart
+from firstish.distributed import Group, warn_if_not_joined
 from firstish.objectives.checks import independent
 from firstish.objectives.finite_sum.base import RowSum, RowSumPoint, Totals
 from firstish.objectives.finite_sum.checks import FirstLook
@@ -77,7 +77,7 @@ class FiniteSum(RowSum):
         joined = process_group is not None
         self._function = FunctionalLoss(model, summed, self.call, joined=joined)
         if not joined:
-            warn_if_apart(self.call)
+            warn_if_not_joined(self.call)
         super().__init__(
             self._function,
             summed,
@@ -113,7 +113,7 @@ class FiniteSum(RowSum):
         for chunk in self.chunks:
             self.eps = max(self.eps, graph_eps(self._random(self.local_sum, leaf, chunk).total))
             break
-        self.eps = max(self.group.from_all(self.eps))  # also on a rank without rows
+        self.eps = max(self.group.gather(self.eps))  # also on a rank without rows
 
     def value(self, x: Tensor) -> Totals:
         """One forward pass."""
@@ -157,7 +157,7 @@ class FiniteSum(RowSum):
             leaf = x.detach().requires_grad_()
             vector.add_(self._chunk_gradient(self.local_sum(leaf, chunk).total, leaf).detach())
         self.meter.passes += 2 * share
-        return self.group.add(vector) / share
+        return self.group.all_sum(vector) / share
 
     def hessian_product(
         self, point: RowSumPoint, v: Tensor, kept: tuple[Tensor, Tensor] | None
@@ -185,7 +185,7 @@ class FiniteSum(RowSum):
         except (RuntimeError, NotImplementedError) as error:
             failure = error
             vector[-1] = 1.0
-        self.group.add(vector)  # all ranks fail together, also those with no rows
+        self.group.all_sum(vector)  # all ranks fail together, also those with no rows
         if vector[-1] > 0:
             raise failure or RuntimeError("double backward failed on another rank")
         return vector[:-1]
@@ -209,7 +209,7 @@ class FiniteSum(RowSum):
             numbers = torch.tensor([value, denominator], dtype=torch.float64)
             numbers = numbers.to(self.layout.device)
             bucket = numbers if vector is None else torch.cat([vector, numbers])
-            self.group.add(bucket)
+            self.group.all_sum(bucket)
             value, denominator = bucket[size:].tolist()
             vector = None if vector is None else bucket[:size]
         return self._checked(value, denominator, vector)

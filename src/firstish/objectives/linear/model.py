@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from firstish.distributed import Group, warn_if_apart
+from firstish.distributed import Group, warn_if_not_joined
 from firstish.linalg import add, dot
 from firstish.objectives.base import Meter, Order, Point, Product, rounding_error
 from firstish.objectives.linear.families import Family, Loss
@@ -88,9 +88,9 @@ class LinearModel:
         self._weights, mine = checked_weights(A, sample_weight)
         self.group = Group(process_group, A.device)
         if process_group is None:
-            warn_if_apart("LinearModel")
+            warn_if_not_joined("LinearModel")
         self._looked = self.group.alone
-        self._total = sum(self.group.from_all(mine))
+        self._total = sum(self.group.gather(mine))
         # The size alone does not tell an intercept from a column more.
         weights = (A.shape[1], self.loss.columns, getattr(family, "pinned", None))
         penalties = (weight_decay, intercept, penalise_intercept)
@@ -136,7 +136,7 @@ class LinearModel:
             mine = losses.sum(dtype=wide).item()
         else:
             mine = dot(self._weights, losses)
-        return sum(self.group.from_all(mine)) / self._total
+        return sum(self.group.gather(mine)) / self._total
 
     def pull_back(self, r: Tensor, of: Tensor) -> Tensor:
         """A'(w r) / sum w + weight_decay `of`: a derivative by z to one by x; one pass.
@@ -144,7 +144,7 @@ class LinearModel:
         r is written to.
         """
         self.meter.passes += 1
-        vector = self.group.add(self.features.transposed(self._weighed(r))).div_(self._total)
+        vector = self.group.all_sum(self.features.transposed(self._weighed(r))).div_(self._total)
         return self.penalty.plus_derivative(vector, of)
 
     def form(self, t: Tensor, u: Tensor, v: Tensor) -> float:
@@ -153,7 +153,7 @@ class LinearModel:
         u is written to.
         """
         mine = dot(t.reshape(-1), self._weighed(u).reshape(-1))
-        return sum(self.group.from_all(mine)) / self._total + 2 * self.penalty.value(v)
+        return sum(self.group.gather(mine)) / self._total + 2 * self.penalty.value(v)
 
     def _weighed(self, r: Tensor) -> Tensor:
         if self._weights is None:

@@ -80,12 +80,13 @@ def require_same(group: Group, mine: Described, call: str) -> None:
     if group.alone:
         return
     whole = hashlib.blake2b(repr(list(mine.items())).encode(), digest_size=6).digest()
-    numbers = group.from_all(float(int.from_bytes(whole, "big")))
+    numbers = group.gather(float(int.from_bytes(whole, "big")))
     others = [rank for rank, number in enumerate(numbers) if number != numbers[0]]
     if not others:
         return
-    first = group.object_from(0, mine)
-    name, theirs, here = group.object_from(others[0], next(_differences(first, mine), ("", "", "")))
+    first = group.broadcast_object(mine)
+    difference = next(_differences(first, mine), ("", "", ""))
+    name, theirs, here = group.broadcast_object(difference, others[0])
     ranks = ", ".join(map(str, others))
     raise ValueError(
         f"`{call}(process_group=...)` has ranks that differ: the {name} of rank {others[0]} is not "

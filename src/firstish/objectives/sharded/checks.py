@@ -108,8 +108,8 @@ class ShardedLook:
         loose = self._eps**0.6
         apart = abs(one - two) > loose * (abs(one) + abs(two))
         if apart or abs(below - below_halves) > 1e-6 * abs(below_halves):
-            (total,) = self._group.add(torch.tensor([float(rows)], dtype=torch.float64)).tolist()
-            raise mixed_rows(self._loss, int(total), one, two)
+            total_rows = int(sum(self._group.gather(rows)))
+            raise mixed_rows(self._loss, total_rows, one, two)
 
     def _has_this_gradient(self, x: Shard, mine: Sequence[Chunk]) -> None:
         """Whether f changes along the gradient as the gradient says.

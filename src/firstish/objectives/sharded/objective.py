@@ -138,7 +138,7 @@ class ShardedSum(RowSum):
         assert isinstance(x, Shard)
         if self._check:
             refuse_batch_norm(self.model, self.call)
-        self.eps = max(self.eps, *self.group.from_all(self._random(self._arithmetic, x)))
+        self.eps = max(self.eps, *self.group.gather(self._random(self._arithmetic, x)))
         if self._check:
             passes = (self.value_pass, self.gradient_pass)
             look = ShardedLook(self.model, self._loss, self.group, *passes, eps=self.eps)
@@ -168,7 +168,7 @@ class ShardedSum(RowSum):
                 if chunk is not None:
                     value, denominator = value + s.total.item(), denominator + s.denominator
         numbers = torch.tensor([value, denominator], dtype=torch.float64)
-        value, denominator = self.group.add(numbers.to(self.layout.device)).tolist()
+        value, denominator = self.group.all_sum(numbers.to(self.layout.device)).tolist()
         return value, denominator
 
     def gradient(self, x: Tensor, keep: bool = False) -> Totals:
@@ -193,7 +193,7 @@ class ShardedSum(RowSum):
         # What every rank holds was not reduced by FSDP; it travels with the two numbers.
         cut = len(vector) - self._sharded.replicated
         numbers = torch.tensor([value, denominator], dtype=torch.float64).to(vector)
-        bucket = self.group.add(torch.cat([vector[cut:], numbers]))
+        bucket = self.group.all_sum(torch.cat([vector[cut:], numbers]))
         vector[cut:] = bucket[:-2]
         value, denominator = bucket[-2:].tolist()
         return value, denominator, self._sharded.spread(vector)
@@ -215,10 +215,10 @@ def borrowed_row(chunks: Iterable[Chunk], group: Group) -> Any:
     """A row to run the model on when there is nothing to do: the first, or that of another rank."""
     first = next(iter(chunks), None)
     row = None if first is None else mapped(part(first, 0, 1), lambda t: t.detach().cpu())
-    have = group.from_all(float(row is not None))
+    have = group.gather(float(row is not None))
     if not any(have):
         raise ValueError("`ShardedSum(data=...)` is empty: there is no row to average over.")
     if all(have):
         return row
-    lent = group.object_from(have.index(1.0), row)
+    lent = group.broadcast_object(row, have.index(1.0))
     return lent if row is None else row

@@ -139,17 +139,17 @@ def _own(v: Any) -> Tensor:
 
 def _dot(a: Any, b: Any) -> Tensor:
     part = torch.dot(_own(a), _own(b))
-    return (a if isinstance(a, Shard) else b).spread.group.add(part)
+    return (a if isinstance(a, Shard) else b).spread.group.all_sum(part)
 
 
 def _sum(v: Shard, *, dtype: torch.dtype | None = None) -> Tensor:
-    return v.spread.group.add(_own(v).sum(dtype=dtype))
+    return v.spread.group.all_sum(_own(v).sum(dtype=dtype))
 
 
 def _largest(v: Shard) -> Tensor:
     own = _own(v)
     part = own.max() if len(own) else torch.full_like(own.sum(), -torch.inf)
-    return v.spread.group.largest(part)
+    return v.spread.group.all_max(part)
 
 
 def _smallest(v: Shard) -> Tensor:
@@ -158,7 +158,7 @@ def _smallest(v: Shard) -> Tensor:
 
 def _equal(a: Any, b: Any) -> bool:
     differs = torch.tensor(float(not torch.equal(_own(a), _own(b))), device=a.device)
-    return not a.spread.group.add(differs).item()
+    return not a.spread.group.all_sum(differs).item()
 
 
 _WHOLE: dict[str, Callable[..., Any]] = {
