@@ -735,7 +735,7 @@ FAULTS = [
     Fault(
         "replicated-counted-by-all",
         "objectives/sharded/vector.py",
-        "return v.local()[: v.spread.own]",
+        "return v.local()[: v.sharding.own]",
         "return v.local()",
         "what every rank holds counted once by each of them",
         SHARDED + "test_a_vector_in_parts_behaves_as_the_whole",

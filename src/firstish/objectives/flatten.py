@@ -1,9 +1,9 @@
-"""Conversion of a list of parameters to one flat vector and back."""
+"""Parameters as one flat vector and back, and nested structures of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -91,3 +91,30 @@ def _only(values: set[T], what: str, owner: str) -> T:
             "They form one vector: move or convert them to one."
         )
     return next(iter(values))
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """All tensors of a tensor, or of nested tuples, lists and dicts."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, (tuple, list)):
+        return [t for part in tree for t in tensors_in(part)]
+    return []
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
+    """The same structure with the function applied to each tensor.
+
+    >>> map_tensors(torch.neg, {"a": (torch.ones(2), "b")})
+    {'a': (tensor([-1., -1.]), 'b')}
+    """
+    if isinstance(tree, Tensor):
+        return function(tree)
+    if isinstance(tree, dict):
+        return {name: map_tensors(function, part) for name, part in tree.items()}
+    if isinstance(tree, (tuple, list)):
+        parts = [map_tensors(function, part) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return tree

@@ -37,7 +37,7 @@ def look(objective):
         ({"chunk_size": 0}, ValueError, "`FiniteSum(chunk_size=...)` must be at least 1, got 0"),
         ({"chunk_size": 2.5}, TypeError, "must be an int, got 2.5"),
         ({"weight_decay": -1.0}, ValueError, "at least 0 and finite, got -1.0"),
-        ({"product": "gauss-newton"}, ValueError, "use 'auto'"),
+        ({"product": "gauss-newton"}, ValueError, "Use 'auto'"),
         ({"product": "newton"}, ValueError, "unknown"),
         ({"hessian_sample": 0}, ValueError, "count of at least 1 or a fraction in (0, 1], got 0"),
         ({"hessian_sample": 1.5}, ValueError, "got 1.5"),
@@ -212,7 +212,7 @@ def test_a_loss_without_parameters():
 
 def test_samples_need_rows_and_no_dropout():
     loader = DataLoader(Stream(), batch_size=5)
-    with pytest.raises(ValueError, match="draws rows"):
+    with pytest.raises(ValueError, match="needs rows by index"):
         FiniteSum(net(), F.cross_entropy, loader, hessian_sample=5)
     model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(), nn.Linear(4, 2)).double().train()
     objective = FiniteSum(model, F.cross_entropy, (INPUTS, LABELS), hessian_sample=5)
@@ -277,9 +277,9 @@ def test_negative_labels_that_count_like_others_are_fine():
     assert look(FiniteSum(net(), hinge, (INPUTS, labels), chunk_size=5)) > 0
 
 
-def test_a_loader_of_single_items_is_refused():
+def test_a_loader_of_single_samples_is_refused():
     loader = DataLoader(TensorDataset(INPUTS, LABELS), batch_size=None)
-    with pytest.raises(TypeError, match="`batch_size=None` gives single items"):
+    with pytest.raises(TypeError, match="`batch_size=None` gives single samples"):
         look(FiniteSum(net(), F.cross_entropy, loader))
 
 

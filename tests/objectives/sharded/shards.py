@@ -201,7 +201,7 @@ METHODS = [
 
 
 def sample(rank):
-    """A sample draws the same rows however they and the parameters are spread."""
+    """A sample draws the same rows however they and the parameters are sharded."""
     model = sharded("mlp")
     parts = Parts("mlp", model, rank)
     for cut in CUTS:
@@ -259,14 +259,14 @@ def vector(rank):
     """Every operation of the whole on parts, the last rank's empty, entries held by both."""
     from firstish.distributed import Group
     from firstish.linalg import norm, norm_and_cosine
-    from firstish.objectives.sharded.vector import Spread
+    from firstish.objectives.sharded.vector import Sharding
 
     group = Group(dist.group.WORLD)
     torch.manual_seed(4)
     a, b = torch.randn(2, 7, dtype=torch.float64)
     mine = slice(0, 7) if rank == 0 else slice(5, 7)  # the last two are on both
-    spread = Spread(group, 7 if rank == 0 else 0, 7)
-    s, t = spread(a[mine].clone()), spread(b[mine].clone())
+    sharding = Sharding(group, 7 if rank == 0 else 0, 7)
+    s, t = sharding(a[mine].clone()), sharding(b[mine].clone())
     yield "dot", [float(torch.dot(s, t)), float(a.dot(b))]
     yield "sum", [float(s.sum()), float(a.sum())]
     yield "max", [float(s.max()), float(a.max())]

@@ -146,9 +146,9 @@ def test_a_vector_in_parts_behaves_as_the_whole(tmp_path):
     assert told["numel"] == [7, True]
     assert told["repr"] is True
     for name in ("cumsum", "item", "mean", "cat"):
-        assert f"`{name}` of a vector that is spread over processes" in told[name]
+        assert f"`{name}` of a vector that is sharded over processes" in told[name]
     assert "`__getitem__` of a vector" in told["index"]
-    assert "met one that is not" in told["plain"]
+    assert "need another one of the same objective" in told["plain"]
 
 
 def test_an_iteration_sends_what_the_documents_say(tmp_path):

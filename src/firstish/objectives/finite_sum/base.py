@@ -1,4 +1,4 @@
-"""f as a mean over rows: what its objectives share, whether one rank holds all of x or a part."""
+"""The base of objectives that are means over rows, for x held by every rank or sharded."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from firstish.distributed import Group
 from firstish.errors import ProductError
 from firstish.objectives.base import Meter, Order, Point, Product
 from firstish.objectives.finite_sum import sampling
+from firstish.objectives.finite_sum.checks import (
+    LossChecks,
+    check_no_batch_norm,
+    check_same_data,
+)
 from firstish.objectives.finite_sum.chunks import Chunk, as_chunks
 from firstish.objectives.finite_sum.reduction import SummedLoss
 from firstish.objectives.flatten import Layout
@@ -22,25 +27,28 @@ from firstish.objectives.penalty import L2Penalty
 from firstish.objectives.product_selector import Mode, ProductSelector
 from firstish.objectives.rng import Replay
 
+Graph = tuple[Tensor, Tensor]
+"""A gradient with its graph, and the leaf that it is a function of."""
+
 
 class Totals(NamedTuple):
-    """Sums over all rows of all processes."""
+    """Sums over the rows of all processes."""
 
     value: float
     denominator: float
-    vector: Tensor | None = None  # of the gradient, or of the product
-    kept: tuple[Tensor, Tensor] | None = None  # the gradient with its graph, and the leaf
+    gradient: Tensor | None = None
+    graph: Graph | None = None  # if there is only one chunk
 
 
 class ModuleFunction(Protocol):
-    """A module seen as a function of one vector."""
+    """A module as a function of one vector."""
 
     model: nn.Module
     layout: Layout
     shapes: list[torch.Size]  # of the parameters, the same on every rank
 
     def is_of(self, module: nn.Module) -> bool:
-        """Whether that is the module given."""
+        """True if `module` is the module passed."""
 
     def initial(self) -> Tensor:
         """The model's parameters as one vector."""
@@ -53,10 +61,10 @@ class ModuleFunction(Protocol):
 
 
 class RowSum(ABC):
-    """Sums over rows in chunks, samples of them, and processes; see `FiniteSum` for arguments."""
+    """A mean over rows in chunks, on one or several processes; arguments as for `FiniteSum`."""
 
     call: ClassVar[str]  # the call to name in errors
-    raised: Exception | None = None  # the last error of the loss itself
+    raised: Exception | None = None  # the last error raised by the loss itself
 
     def __init__(
         self,
@@ -69,6 +77,7 @@ class RowSum(ABC):
         weight_decay: float,
         hessian_sample: sampling.SampleSize | None,
         product: Mode,
+        check: bool,
         seed: int,
     ) -> None:
         self.penalty = L2Penalty(weight_decay, self.call)
@@ -84,18 +93,19 @@ class RowSum(ABC):
         self.eps = torch.finfo(self.layout.dtype).eps
         self.seed = seed
         self._random = Replay()
-        self._looked = False
+        self._check = check
+        self._checked = False
         self.rows, self.sample_size = self._sizes(hessian_sample)
         self._require_same(weight_decay, product, seed)
 
     def _sizes(self, hessian_sample: sampling.SampleSize | None) -> tuple[int | None, int | None]:
-        """The rows of all processes, and how many a product draws of them."""
+        """The number of rows of all processes, and of those that a product samples."""
         mine = self.chunks.total
         if mine is None or not self.chunks.can_sample:
             if hessian_sample is not None:
                 raise ValueError(
-                    f"`{self.call}(hessian_sample=...)` draws rows, but this DataLoader gives "
-                    "batches only. Use a Dataset, or a DataLoader in plain order over one."
+                    f"`{self.call}(hessian_sample=...)` needs rows by index, but this DataLoader "
+                    "gives batches only. Use a Dataset, or a DataLoader over one in plain order."
                 )
             self._offset = 0
             return None, None
@@ -118,7 +128,7 @@ class RowSum(ABC):
         )
 
     def is_of(self, module: nn.Module) -> bool:
-        """Whether this is the objective of that module."""
+        """True if `module` is the module of this objective."""
         return self._module.is_of(module)
 
     def initial(self) -> Tensor:
@@ -130,67 +140,91 @@ class RowSum(ABC):
         self._module.load(x)
 
     def check_vector(self, x: Tensor) -> None:
-        """Refuse a vector that is not one of this objective's."""
+        """Raise unless x has the size, dtype and device of the parameters."""
         self.layout.check_vector(x)
 
     def at(self, x: Tensor, order: Order = 2) -> RowSumPoint:
         """The point x, not yet evaluated."""
         return RowSumPoint(self, x, order)
 
-    def first_look(self, x: Tensor) -> None:
-        """Before the first evaluation: see whether the data and the loss can be trusted."""
-        if not self._looked:
-            self._looked = True
-            if not self.group.alone:
-                described = {**self._module.described(x), **of_loss(self._loss.original)}
-                require_same(self.group, described, self.call)
-            self._look_at(x)
+    def check_once(self, x: Tensor) -> None:
+        """Check the ranks, the data and the loss before the first evaluation."""
+        if self._checked:
+            return
+        self._checked = True
+        if not self.group.alone:
+            described = {**self._module.described(x), **of_loss(self._loss.original)}
+            require_same(self.group, described, self.call)
+        if self._check:
+            check_no_batch_norm(self.model, self.call)
+            check_same_data(self.chunks, self.group, self.call)
+        self.eps = max(self.eps, *self.group.gather(self._random(self._arithmetic_eps, x)))
+        if self._check:
+            self._random(self._check_loss, x)
 
     @abstractmethod
-    def _look_at(self, x: Tensor) -> None: ...
+    def _arithmetic_eps(self, x: Tensor) -> float:
+        """Unit roundoff of the loss on the first chunk."""
+
+    def _check_loss(self, x: Tensor) -> None:
+        checks = LossChecks(self.model, self._loss, self.group, self.value_pass, self.eps)
+        checks(x, self.chunks)
 
     @abstractmethod
+    def value_pass(self, x: Tensor, chunks: Iterable[Chunk]) -> tuple[float, float]:
+        """The sum and the denominator over some chunks of every rank."""
+
+    @abstractmethod
+    def gradient_pass(self, x: Tensor, chunks: Iterable[Chunk], keep: bool = False) -> Totals:
+        """The same with the gradient of the sum; `keep` the graph if it is supported."""
+
     def value(self, x: Tensor) -> Totals:
-        """One forward pass."""
+        """The sums over all rows; one forward pass."""
+        value, denominator = self._random(self.value_pass, x, self.chunks)
+        self.meter.passes += 1
+        return self._normalised(Totals(value, denominator))
 
-    @abstractmethod
     def gradient(self, x: Tensor, keep: bool = False) -> Totals:
-        """One forward and one backward pass; `keep` the graph of the only chunk."""
+        """The sums with the gradient; one forward and one backward pass."""
+        totals = self._random(self.gradient_pass, x, self.chunks, keep)
+        self.meter.passes += 2
+        return self._normalised(totals)
+
+    def sampled_gradient(self, x: Tensor, chunks: Iterable[Chunk], fraction: float) -> Tensor:
+        """An estimate of the gradient of the sum from a sample of that fraction of the rows."""
+        vector = self._random(self.gradient_pass, x, chunks).gradient
+        assert vector is not None
+        self.meter.passes += 2 * fraction
+        return vector / fraction
 
     @abstractmethod
-    def sampled_gradient(self, x: Tensor, chunks: Iterable[Chunk], share: float) -> Tensor:
-        """The sum over a sample's rows, times rows over sample; no part in f itself."""
-
-    @abstractmethod
-    def hessian_product(
-        self, point: RowSumPoint, v: Tensor, kept: tuple[Tensor, Tensor] | None
-    ) -> Tensor:
-        """By double backward: the sum over the rows, or an estimate of it from a sample."""
+    def hessian_product(self, point: RowSumPoint, v: Tensor, graph: Graph | None) -> Tensor:
+        """H v by double backward, for the sum over all rows or estimated from a sample."""
 
     def _zeros(self, extra: int = 0) -> Tensor:
         wide = torch.float32 if self.layout.device.type == "mps" else torch.float64
         return torch.zeros(self.layout.total + extra, dtype=wide, device=self.layout.device)
 
-    def _checked(self, value: float, denominator: float, vector: Tensor | None) -> Totals:
-        """The sums over all rows, or an error if there are none."""
+    def _normalised(self, totals: Totals) -> Totals:
+        """The sums over all rows, with denominator 1 if f is a sum; raises if there are no rows."""
         self._loss.check_labels = False  # every label has been checked
         if self._loss.is_sum:
-            denominator = 1.0
-        if denominator == 0:
+            return totals._replace(denominator=1.0)
+        if totals.denominator == 0:
             raise ValueError(
                 f"`{self.call}(data=...)` has nothing to average over: the denominator of the "
                 "loss is 0 (no rows, or every target ignored)."
             )
-        return Totals(value, denominator, vector)
+        return totals
 
     def sample(self, value: float, grad_norm: float) -> Iterable[Chunk]:
-        """The rows of this process that a product at a point with these numbers uses."""
+        """The rows of this process for a product at a point with this f and |g|."""
         if self.sample_size is None or self.rows is None:
             return self.chunks
         if self._random.draws:
             raise ValueError(
-                f"`{self.call}(hessian_sample=...)` needs a loss without random numbers: a "
-                "dropout mask belongs to its row. Use `model.eval()`."
+                f"`{self.call}(hessian_sample=...)` does not support a loss with random numbers, "
+                "such as dropout. Use `model.eval()`."
             )
         chosen = sampling.draw(self.seed, value, grad_norm, self.sample_size, self.rows)
         mine = self.chunks.total or 0
@@ -219,22 +253,22 @@ class RowSumPoint(Point):
         return self.objective.at(x, order)
 
     def release(self) -> None:
-        """Drop the graph of a single chunk."""
-        if self._totals is not None and self._totals.kept is not None:
-            self._totals = self._totals._replace(kept=None)
+        """Free the graph, if one is held."""
+        if self._totals is not None:
+            self._totals = self._totals._replace(graph=None)
 
     def _value(self) -> float:
         objective, x = self.objective, self.x
-        objective.first_look(x)
+        objective.check_once(x)
         if self.order == 0:
             totals = objective.value(x)
-        else:  # speculative: the gradient will most likely be wanted
+        else:  # the gradient, which will most likely be needed, costs no second forward pass
             totals = self._totals = objective.gradient(x, self._keeps_graph())
         return totals.value / totals.denominator + objective.penalty.value(x)
 
     @property
     def denominator(self) -> float:
-        """What the sum over all rows is divided by."""
+        """The denominator of the sum over all rows."""
         _ = self.grad
         assert self._totals is not None
         return self._totals.denominator
@@ -247,23 +281,23 @@ class RowSumPoint(Point):
         if self._totals is None:
             self._totals = self.objective.gradient(self.x, self._keeps_graph())
         totals = self._totals
-        assert totals.vector is not None
-        g = self._finished(totals.vector, self.x)
-        self._totals = totals._replace(vector=None)
+        assert totals.gradient is not None
+        g = self._mean(totals.gradient, self.x)
+        self._totals = totals._replace(gradient=None)
         return g
 
     def gradient_at(self, x: Tensor) -> Tensor:
         """The gradient at another x, over the rows that products use."""
         if self.objective.sample_size is None:
-            vector = self.objective.gradient(x).vector
+            vector = self.objective.gradient(x).gradient
             assert vector is not None
         else:
             chunks = self.objective.sample(self.value, self.grad_norm)
             vector = self.objective.sampled_gradient(x, chunks, self.product_fraction)
-        return self._finished(vector, x)
+        return self._mean(vector, x)
 
     def difference_base(self) -> Tensor:
-        """The gradient that `gradient_at` is compared with."""
+        """The gradient at x over the rows that products use."""
         return self.grad if self.objective.sample_size is None else self.gradient_at(self.x)
 
     def gauss_newton_product(self, v: Tensor) -> Product:
@@ -275,13 +309,13 @@ class RowSumPoint(Point):
 
     def exact_product(self, v: Tensor) -> Product:
         """Hv by double backward."""
-        kept = None if self._totals is None else self._totals.kept
-        vector = self.objective.hessian_product(self, v, kept)
+        graph = None if self._totals is None else self._totals.graph
+        vector = self.objective.hessian_product(self, v, graph)
         self.release()
-        return Product.by_exact_formula(self._finished(vector, v), self.eps)
+        return Product.by_exact_formula(self._mean(vector, v), self.eps)
 
-    def _finished(self, total: Tensor, of: Tensor) -> Tensor:
-        """A sum of derivatives to the derivative of f."""
+    def _mean(self, total: Tensor, of: Tensor) -> Tensor:
+        """The derivative of f, from that of the sum; `of` as for the penalty."""
         assert self._totals is not None
         mean = total / self._totals.denominator
         mean = self.objective.penalty.plus_derivative(mean, of)

@@ -1,178 +1,139 @@
-"""What a finite sum looks at once, before it trusts data and loss: order, independence, labels."""
+"""Checks before the first evaluation that f is one function, whatever the chunk size and the pass.
+
+Only sums over all ranks decide, so that all ranks make the same calls and raise together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from math import isfinite
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 
+from firstish.distributed import Group
 from firstish.errors import NondeterministicError
-from firstish.objectives.finite_sum.chunks import (
-    Chunk,
-    Chunks,
-    TensorChunks,
-    mapped,
-    part,
-    rows_of,
-    tensors_in,
-)
-from firstish.objectives.finite_sum.reduction import Sum, Summed, SummedLoss
+from firstish.objectives.finite_sum.chunks import Chunk, Chunks, TensorChunks, part, rows_of
+from firstish.objectives.finite_sum.reduction import Summed, SummedLoss
+from firstish.objectives.flatten import map_tensors, tensors_in
 from firstish.objectives.hooks import refuse_nondeterministic
 from firstish.objectives.rng import RandomState
 
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 
-class FirstLook:
-    """Refuses what would make f a different function from one pass, or one chunk size, to the next.
+ValuePass = Callable[[Tensor, Iterable[Chunk]], tuple[float, float]]
+
+
+class LossChecks:
+    """Checks that the loss is deterministic and the mean, or a sum, over independent rows.
 
     Args:
         model: for the names in errors.
-        loss: the loss in sums.
-        evaluate: one chunk's sum at a vector.
+        loss: the loss split into sum and denominator.
+        group: the ranks.
+        value: the sum and the denominator at x over some chunks of every rank.
+        eps: unit roundoff of the arithmetic f is computed in.
     """
 
     def __init__(
-        self, model: nn.Module, loss: SummedLoss, evaluate: Callable[[Tensor, Chunk], Sum]
+        self, model: nn.Module, loss: SummedLoss, group: Group, value: ValuePass, eps: float
     ) -> None:
         self._model = model
         self._loss = loss
-        self._evaluate = evaluate
+        self._group = group
+        self._value = value
+        self._eps = eps
+        self._tolerance = eps**0.6  # for sums of the same terms in different order
 
     def __call__(self, x: Tensor, chunks: Chunks) -> None:
-        """Look at everything once; the data twice if it is not plain tensors."""
-        refuse_batch_norm(self._model, self._loss.call)
-        if not isinstance(chunks, TensorChunks):
-            refuse_changing_data(chunks)
-        for chunk in chunks:
-            self._same_twice(x, chunk)
-            if not self._draws(x, chunk):
-                self._ignores_none(x, chunks)
-                self._adds_up(x, chunk)
-            break
+        """Check the loss on the first chunk of every rank."""
+        first = list(islice(chunks, 1))
+        draws = self._check_deterministic(x, first)
+        if not draws:
+            self._check_no_row_ignored(x, chunks)
+            self._check_rows_independent(x, first)
 
-    def _same_twice(self, x: Tensor, chunk: Chunk) -> None:
+    def _check_deterministic(self, x: Tensor, chunks: Sequence[Chunk]) -> bool:
+        """Raise if two evaluations differ; returns True if some rank draws random numbers."""
         state = RandomState.capture()
 
         def evaluate() -> float:
-            return self._evaluate(x, chunk).total.item()
+            return self._value(x, chunks)[0]
 
-        with state.replayed():
+        with state.replayed() as drew:
             first = evaluate()
-        second = evaluate()  # which leaves the state moved, for others to see that it draws
-        eps = torch.finfo(x.dtype).eps
-        if abs(first) < float("inf") and not abs(first - second) <= 10 * eps * abs(first):
+            draws = drew()
+        second = state.replaying(evaluate)()
+        if isfinite(first) and not abs(first - second) <= 10 * self._eps * abs(first):
             refuse_nondeterministic(
                 state.replaying(evaluate), first, second, "the loss", self._model
             )
+        return self._group.any(draws)
 
-    def _adds_up(self, x: Tensor, chunk: Chunk) -> None:
-        """Whether two halves give what the whole gives."""
-        rows = rows_of(chunk)
-        if rows < 2:
+    def _check_rows_independent(self, x: Tensor, chunks: Sequence[Chunk]) -> None:
+        """Raise if the two halves of the chunks do not add up to the whole."""
+        rows = sum(map(rows_of, chunks))
+        if not self._group.any(rows >= 2):
             return
-        whole = self._evaluate(x, chunk)
+        cut = rows // 2
         halves = [
-            self._evaluate(x, part(chunk, *ends)) for ends in ((0, rows // 2), (rows // 2, rows))
+            [part(chunk, start, stop) for chunk in chunks if start < stop]
+            for start, stop in ((0, cut), (cut, rows))
         ]
-        total = sum(h.total.item() for h in halves)
-        size = sum(abs(h.total.item()) for h in halves)
-        denominator = sum(h.denominator for h in halves)
-        loose = torch.finfo(x.dtype).eps ** 0.6
-        apart = abs(whole.total.item() - total) > loose * size
-        if self._loss.is_sum:
-            denominator = whole.denominator
+        whole, denominator = self._value(x, chunks)
+        values, denominators = zip(*(self._value(x, half) for half in halves), strict=True)
+        size = sum(map(abs, values))
+        apart = abs(whole - sum(values)) > self._tolerance * size
         if apart and self._loss.assumes_mean:
-            returned = whole.total.item() / rows
-            parts = [h.total.item() / h.denominator for h in halves]
-            if abs(returned - sum(parts)) <= loose * sum(map(abs, parts)):
-                raise sum_not_mean(self._loss.call, rows, returned)
-        if apart or abs(whole.denominator - denominator) > 1e-6 * abs(denominator):
-            raise mixed_rows(self._loss, rows, whole.total.item(), total)
+            means = [v / d for v, d in zip(values, denominators, strict=True)]
+            if abs(whole / denominator - sum(means)) <= self._tolerance * sum(map(abs, means)):
+                raise _sum_not_mean(self._loss.call)
+        below = denominator if self._loss.is_sum else sum(denominators)
+        if apart or abs(denominator - below) > 1e-6 * abs(below):
+            total_rows = int(sum(self._group.gather(rows)))
+            raise _dependent_rows(self._loss, total_rows, whole, sum(values))
 
-    def _ignores_none(self, x: Tensor, chunks: Chunks) -> None:
-        """Whether a row whose label is no class counts as much as one whose label is.
+    def _check_no_row_ignored(self, x: Tensor, chunks: Chunks) -> None:
+        """Raise if a mean over rows omits those with negative labels.
 
-        The mean over rows that leaves some out is wrong in chunks, often by less than rounding.
+        Such a mean is wrong in chunks, often by less than the other checks can detect.
         """
         if not self._loss.assumes_mean:
             return
-        for chunk in chunks if isinstance(chunks, TensorChunks) else islice(chunks, 1):
-            odd, plain = _unlike_rows(chunk)
-            if odd is None:
-                continue
-            alone = self._evaluate(x, part(chunk, odd, odd + 1)).total.item()
-            agree = isfinite(alone)
-            if agree and plain is not None:
-                other = self._evaluate(x, part(chunk, plain, plain + 1)).total.item()
-                both = self._evaluate(x, _two_rows(chunk, odd, plain)).total.item()
-                size = abs(alone) + abs(other)
-                agree = abs(both - alone - other) <= torch.finfo(x.dtype).eps ** 0.6 * size
-            if not agree:
-                raise ignored_rows(self._loss.call)
+        negative, other, both = _rows_by_label(chunks)
+        if not self._group.any(bool(negative)):
             return
-
-    def _draws(self, x: Tensor, chunk: Chunk) -> bool:
-        with RandomState.capture().replayed() as drew:
-            self._evaluate(x, chunk)
-            return drew()
-
-
-def sum_not_mean(call: str, rows: int, value: float) -> ValueError:
-    """The error for a function that returns the sum over its rows."""
-    return ValueError(
-        f"`{call}(loss_fn=...)` returns the sum over its rows ({value:.9g} for {rows} of them); a "
-        "function of your own must return the mean. Divide by the rows it is given, "
-        "`outputs.shape[0]`; to minimise the sum over all N rows, multiply by N after that."
-    )
+        first, second, together = (self._value(x, rows)[0] for rows in (negative, other, both))
+        error = abs(together - first - second)
+        if not (isfinite(first) and error <= self._tolerance * (abs(first) + abs(second))):
+            raise _ignored_rows(self._loss.call)
 
 
-def ignored_rows(call: str) -> ValueError:
-    """The error for a function of the user's that leaves rows out of its mean."""
-    return ValueError(
-        f"`{call}(loss_fn=...)` leaves rows with negative labels out of its mean, which a function "
-        "of your own must take over all of its rows: chunks would not add up. Give torch's own "
-        "loss, as `functools.partial(torch.nn.functional.cross_entropy, ignore_index=-100)`, or "
-        "return sum and denominator through `firstish.Summed(fn)`."
-    )
+def _rows_by_label(chunks: Chunks) -> tuple[list[Chunk], list[Chunk], list[Chunk]]:
+    """A row with a negative label, one of the same chunk without, and both in one chunk.
+
+    All are empty if no label is negative. Only tensors are searched beyond the first chunk.
+    """
+    for chunk in chunks if isinstance(chunks, TensorChunks) else islice(chunks, 1):
+        labels = chunk[1]
+        if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.is_complex():
+            continue
+        is_negative = (labels.reshape(len(labels), -1) < 0).any(dim=1)
+        i, j = (mask.nonzero().flatten()[:1].tolist() for mask in (is_negative, ~is_negative))
+        if i:
+            return _rows(chunk, i), _rows(chunk, j), _rows(chunk, i + j)
+    return [], [], []
 
 
-def _unlike_rows(chunk: Chunk) -> tuple[int | None, int | None]:
-    """A row whose label is negative, and one whose is not; None where there is none."""
-    labels = chunk[1]
-    if not isinstance(labels, Tensor) or labels.is_floating_point() or labels.is_complex():
-        return None, None
-    negative = (labels.reshape(len(labels), -1) < 0).any(dim=1)
-    found = [mask.nonzero().flatten()[:1].tolist() for mask in (negative, ~negative)]
-    odd, plain = (rows[0] if rows else None for rows in found)
-    return odd, plain
+def _rows(chunk: Chunk, indices: list[int]) -> list[Chunk]:
+    return [map_tensors(lambda t: t[indices], chunk)] if indices else []
 
 
-def _two_rows(chunk: Chunk, one: int, two: int) -> Chunk:
-    return cast(Chunk, mapped(chunk, lambda t: t[[one, two]]))
-
-
-def mixed_rows(loss: SummedLoss, rows: int, whole: float, halves: float) -> ValueError:
-    """The error for rows whose loss is another than that of their halves together."""
-    remedy = (
-        "Look for layers that mix rows, such as a batch normalisation of your own"
-        if isinstance(loss.original, Summed)
-        else "If the loss weighs rows differently, return its sum and denominator through "
-        "`firstish.Summed(fn)`; else look for layers or losses that mix rows"
-    )
-    return ValueError(
-        f"`{loss.call}(...)` adds up chunks, but {rows} rows have another loss than their "
-        f"halves together ({whole:.9g} and {halves:.9g} in sum): rows are not "
-        f"independent of each other. {remedy}."
-    )
-
-
-def refuse_batch_norm(model: nn.Module, call: str) -> None:
-    """Raise if the model has statistics of the chunk in it."""
+def check_no_batch_norm(model: nn.Module, call: str) -> None:
+    """Raise if the model normalises by the statistics of a chunk."""
     for name, module in model.named_modules():
-        if not isinstance(module, nn.modules.batchnorm._BatchNorm):
+        if not isinstance(module, BATCH_NORMS):
             continue
         if module.training or module.running_mean is None:
             kept = module.running_mean is not None
@@ -184,23 +145,31 @@ def refuse_batch_norm(model: nn.Module, call: str) -> None:
             )
 
 
-def refuse_changing_data(chunks: Chunks) -> None:
-    """Raise if a second pass over the data gives something else."""
-    first, second = _fingerprints(chunks), _fingerprints(chunks)
-    if first == second:
-        return
+def check_same_data(chunks: Chunks, group: Group, call: str) -> None:
+    """Raise on every rank if a second pass over the data differs from the first on some rank."""
+    difference = None
+    if not isinstance(chunks, TensorChunks):
+        with RandomState.capture().replayed():
+            difference = _difference(_fingerprints(chunks), _fingerprints(chunks))
+    if group.any(difference is not None):
+        raise NondeterministicError(
+            f"`{call}(data=...)` gives other data on a second pass "
+            f"({difference or 'on another rank'}). Look for shuffling, random augmentation in the "
+            "dataset or its transform, or an iterator that is used up."
+        )
+
+
+Fingerprint = tuple[float, ...]
+
+
+def _difference(first: Sequence[Fingerprint], second: Sequence[Fingerprint]) -> str | None:
     if len(first) != len(second):
-        what = f"{len(first)} chunks the first time and {len(second)} the second"
-    else:
-        at = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
-        what = f"chunk {at} differs"
-    raise NondeterministicError(
-        f"`FiniteSum(data=...)` gives other data on a second pass ({what}). Look for shuffling, "
-        "random augmentation in the dataset or its transform, or an iterator that is used up."
-    )
+        return f"{len(first)} chunks the first time and {len(second)} the second"
+    differing = (i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
+    return next((f"chunk {i} differs" for i in differing), None)
 
 
-def _fingerprints(chunks: Chunks) -> list[tuple[float, ...]]:
+def _fingerprints(chunks: Chunks) -> list[Fingerprint]:
     return [
         tuple(
             number
@@ -212,7 +181,38 @@ def _fingerprints(chunks: Chunks) -> list[tuple[float, ...]]:
 
 
 def _ends(t: Tensor) -> tuple[float, float]:
-    """Weighted sums of the first and last row, so that an exchange of rows shows."""
+    """Weighted sums of the first and last row, which differ if rows are exchanged."""
     weights = torch.arange(1, t[0].numel() + 1, dtype=torch.float64, device=t.device)
     first, last = (row.reshape(-1).to(torch.float64) @ weights for row in (t[0], t[-1]))
     return float(first), float(last)
+
+
+def _sum_not_mean(call: str) -> ValueError:
+    return ValueError(
+        f"`{call}(loss_fn=...)` returns the sum over its rows; a function of your own must return "
+        "the mean. Divide by the number of rows, `outputs.shape[0]`; to minimise the sum over all "
+        "N rows, multiply by N after that."
+    )
+
+
+def _ignored_rows(call: str) -> ValueError:
+    return ValueError(
+        f"`{call}(loss_fn=...)` leaves rows with negative labels out of its mean, which a function "
+        "of your own must take over all of its rows: chunks would not add up. Give torch's own "
+        "loss, as `functools.partial(torch.nn.functional.cross_entropy, ignore_index=-100)`, or "
+        "return sum and denominator through `firstish.Summed(fn)`."
+    )
+
+
+def _dependent_rows(loss: SummedLoss, rows: int, whole: float, halves: float) -> ValueError:
+    remedy = (
+        "Look for layers that mix rows, such as a batch normalisation of your own"
+        if isinstance(loss.original, Summed)
+        else "If the loss weighs rows differently, return its sum and denominator through "
+        "`firstish.Summed(fn)`; else look for layers or losses that mix rows"
+    )
+    return ValueError(
+        f"`{loss.call}(...)` adds up chunks, but the sum of the losses of {rows} rows is "
+        f"{whole:.9g} for the whole and {halves:.9g} for its two halves: rows are not "
+        f"independent of each other. {remedy}."
+    )

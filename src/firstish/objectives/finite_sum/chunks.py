@@ -1,7 +1,7 @@
 """Data in chunks: tensors, a Dataset or a DataLoader, always in the same order.
 
-A chunk is a pair of inputs and targets; each may be a tensor or a tuple, list or dict of tensors
-whose first dimension counts rows.
+A chunk is a pair of inputs and targets; each is a tensor, or a tuple, list or dict of tensors. The
+first dimension of every tensor counts rows.
 """
 
 from __future__ import annotations
@@ -26,65 +26,42 @@ from torch.utils.data import (
 )
 
 from firstish._validate import check_count
+from firstish.objectives.flatten import map_tensors, tensors_in
 from firstish.objectives.rng import RandomState
 
 Chunk = tuple[Any, Any]
 
 
-def tensors_in(pack: Any) -> list[Tensor]:
-    """All tensors of a tensor, tuple, list or dict."""
-    if isinstance(pack, Tensor):
-        return [pack]
-    if isinstance(pack, dict):
-        pack = list(pack.values())
-    if isinstance(pack, (tuple, list)):
-        return [t for part in pack for t in tensors_in(part)]
-    return []
-
-
-def mapped(pack: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same structure with each tensor changed."""
-    if isinstance(pack, Tensor):
-        return change(pack)
-    if isinstance(pack, dict):
-        return {name: mapped(part, change) for name, part in pack.items()}
-    if isinstance(pack, tuple) and hasattr(pack, "_fields"):  # a namedtuple
-        return type(pack)(*(mapped(part, change) for part in pack))
-    if isinstance(pack, (tuple, list)):
-        return type(pack)(mapped(part, change) for part in pack)
-    return pack
-
-
 def rows_of(chunk: Chunk) -> int:
-    """How many rows a chunk has."""
+    """The number of rows of a chunk."""
     found = tensors_in(chunk)
     if not found or any(t.dim() == 0 for t in found):
         raise TypeError(
-            "`FiniteSum(data=...)` gave a chunk without rows: "
+            "`FiniteSum(data=...)` has a chunk without rows: "
             f"{type(chunk[0]).__name__} and {type(chunk[1]).__name__}. "
             "Each must hold tensors whose first dimension counts rows; a DataLoader with "
-            "`batch_size=None` gives single items."
+            "`batch_size=None` gives single samples."
         )
     return len(found[0])
 
 
 class Chunks(ABC):
-    """A data set that can be read again and again, chunk by chunk, in one order."""
+    """A data set read chunk by chunk, in the same order in every pass."""
 
-    single = False  # whether it is one chunk, so that its graph may be kept
-    can_sample = True  # whether any row can be asked for
-    total: int | None  # rows; None if only a pass can tell
+    single = False  # True if there is one chunk at most, so that its graph may be kept
+    can_sample = True  # True if rows can be read by index
+    total: int | None  # the number of rows; None if unknown before a pass
 
     @abstractmethod
     def __iter__(self) -> Iterator[Chunk]: ...
 
     @abstractmethod
     def rows(self, indices: Tensor) -> Iterator[Chunk]:
-        """The rows of these indices, in chunks."""
+        """The rows with these indices, in chunks."""
 
 
 def as_chunks(data: object, chunk_size: int) -> Chunks:
-    """What `FiniteSum` was given, in chunks of at most `chunk_size` rows."""
+    """The data of a `FiniteSum` in chunks of at most `chunk_size` rows."""
     check_count("FiniteSum", "chunk_size", chunk_size)
     if isinstance(data, DataLoader):
         return LoaderChunks(data, chunk_size)
@@ -121,7 +98,7 @@ class TensorChunks(Chunks):
                 "`FiniteSum(data=(inputs, targets))` got tensors of different numbers of rows: "
                 f"{', '.join(str(len(t)) for t in found)}."
             )
-        self._pack = (inputs, targets)
+        self._data = (inputs, targets)
         self._size = chunk_size
         self.total = lengths.pop()
         self.single = self.total <= chunk_size
@@ -129,16 +106,16 @@ class TensorChunks(Chunks):
     def __iter__(self) -> Iterator[Chunk]:
         assert self.total is not None
         for start in range(0, self.total, self._size):
-            yield part(self._pack, start, start + self._size)
+            yield part(self._data, start, start + self._size)
 
     def rows(self, indices: Tensor) -> Iterator[Chunk]:
-        """The rows of these indices, in chunks."""
+        """The rows with these indices, in chunks."""
         for some in torch.split(indices, self._size):
-            yield mapped(self._pack, lambda t, some=some: t[some.to(t.device)])  # type: ignore[misc]
+            yield map_tensors(lambda t, some=some: t[some.to(t.device)], self._data)  # type: ignore[misc]
 
 
 class DatasetChunks(Chunks):
-    """A map-style Dataset whose items are pairs of inputs and target."""
+    """A map-style Dataset of pairs of inputs and targets."""
 
     def __init__(
         self, dataset: Dataset[Any], chunk_size: int, collate: Callable[[list[Any]], Any]
@@ -159,35 +136,34 @@ class DatasetChunks(Chunks):
         return self.rows(torch.arange(self.total))
 
     def rows(self, indices: Tensor) -> Iterator[Chunk]:
-        """The rows of these indices, in chunks."""
+        """The rows with these indices, in chunks."""
         for some in torch.split(indices, self._size):
             yield as_chunk(self._collate([self._dataset[i] for i in some.tolist()]))
 
 
 class LoaderChunks(Chunks):
-    """The batches of a DataLoader, the larger ones cut to the chunk size."""
+    """The batches of a DataLoader, split if they are larger than the chunk size."""
 
     def __init__(self, loader: DataLoader[Any], chunk_size: int) -> None:
         self._loader = loader
         self._size = chunk_size
-        self._refuse_random()
+        self._check_sampler()
         dataset = loader.dataset
-        # With a sampler of its own the loader may see other rows than the data set has.
-        plain = type(loader.sampler) is SequentialSampler and not isinstance(
-            dataset, IterableDataset
-        )
-        self.can_sample = plain and (
-            loader.batch_sampler is None or type(loader.batch_sampler) is BatchSampler
+        # A custom sampler may give other rows than those of the data set.
+        self.can_sample = (
+            type(loader.sampler) is SequentialSampler
+            and type(loader.batch_sampler) in (BatchSampler, type(None))
+            and not isinstance(dataset, IterableDataset)
         )
         self.total = len(cast("Sequence[Any]", dataset)) if self.can_sample else None
 
-    def _refuse_random(self) -> None:
+    def _check_sampler(self) -> None:
         loader = self._loader
         batches = loader.batch_sampler
         if loader.drop_last or getattr(batches, "drop_last", False):
             raise ValueError(
                 "`FiniteSum(data=loader)` must see every row, but the DataLoader has "
-                "`drop_last=True`. Leave it out."
+                "`drop_last=True`. Omit it."
             )
         for sampler in (loader.sampler, getattr(batches, "sampler", None)):
             if isinstance(sampler, DistributedSampler):
@@ -204,7 +180,7 @@ class LoaderChunks(Chunks):
 
     def __iter__(self) -> Iterator[Chunk]:
         with RandomState.capture().replayed():
-            batches = iter(self._loader)  # draws a seed for its workers, also without any
+            batches = iter(self._loader)  # draws a seed for its workers, even without any
         for batch in batches:
             chunk = as_chunk(batch)
             rows = rows_of(chunk)
@@ -213,18 +189,18 @@ class LoaderChunks(Chunks):
                 yield chunk if whole else part(chunk, start, start + self._size)
 
     def rows(self, indices: Tensor) -> Iterator[Chunk]:
-        """The rows of these indices, in chunks."""
+        """The rows with these indices, in chunks."""
         collate = self._loader.collate_fn
         return DatasetChunks(self._loader.dataset, self._size, collate).rows(indices)
 
 
 def part(chunk: Chunk, start: int, stop: int) -> Chunk:
     """Rows `start` to `stop` of a chunk."""
-    return cast(Chunk, mapped(chunk, lambda t: t[start:stop]))
+    return cast(Chunk, map_tensors(lambda t: t[start:stop], chunk))
 
 
 def as_chunk(batch: Any) -> Chunk:
-    """A batch of a loader: inputs and targets, or inputs alone."""
+    """A batch as a chunk; without targets, these are None."""
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
         return batch[0], batch[1]
     if isinstance(batch, (tuple, list)) and len(batch) == 1:

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from firstish.objectives.checks import check_loss
-from firstish.objectives.finite_sum.chunks import tensors_in
-from firstish.objectives.flatten import Layout
+from firstish.objectives.flatten import Layout, tensors_in
 from firstish.objectives.in_use import in_use
 from firstish.objectives.module.checksums import Described, checksum, of_module
 

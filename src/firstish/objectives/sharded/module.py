@@ -1,8 +1,7 @@
-"""A module sharded by `fully_shard`, seen as a function of this rank's part of its parameters.
+"""A module sharded by `fully_shard`, as a function of this rank's part of its parameters.
 
-A sharded module cannot be called on other parameters: its hooks gather those that it holds, and
-`functional_call` has no effect. So a point is written into the shards for as long as it is
-evaluated, and what was there before is put back.
+`functional_call` has no effect on a sharded module, whose hooks gather the parameters it holds. So
+an evaluation writes the point into the shards and restores them afterwards.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from firstish.distributed import Group
-from firstish.objectives.finite_sum.chunks import tensors_in
-from firstish.objectives.flatten import Layout, is_sharded
+from firstish.objectives.flatten import Layout, is_sharded, tensors_in
 from firstish.objectives.module.checksums import Described, checksum, of_module
-from firstish.objectives.sharded.vector import Shard, Spread
+from firstish.objectives.sharded.vector import Shard, Sharding
 
 
 class ShardedModule:
-    """loss_fn(model(inputs), targets) of a sharded model, and the gradient's part.
+    """loss_fn(model(inputs), targets) of a sharded model, and this rank's part of the gradient.
 
     Args:
         model: a module to which `fully_shard` was applied.
@@ -37,12 +35,12 @@ class ShardedModule:
             raise TypeError(f"`{call}(loss_fn=...)` must be callable, got {loss_fn!r}.")
         self.model = model
         self._loss_fn = loss_fn
-        # Known by what they do: importing `torch.distributed.fsdp` for its classes takes seconds.
+        # By attribute, because importing `torch.distributed.fsdp` for its class takes seconds.
         self._units: list[Any] = [m for m in model.modules() if hasattr(m, "reshard")]
-        self.reshard()  # a model that has just run may still hold whole parameters
+        self.reshard()  # after a forward pass the model may still hold whole parameters
         named = {n: p for n, p in model.named_parameters() if p.requires_grad}
-        # Sharded ones first: what all ranks hold comes last, where rank 0 alone counts it. The
-        # tensors are held from here on, because while the model runs it has others in their place.
+        # Replicated parameters come last, as `Sharding` requires. The tensors are stored, because
+        # the model replaces them while it runs.
         self._sharded = [p for p in named.values() if is_sharded(p)]
         self._replicated = [p for p in named.values() if not is_sharded(p)]
         if not self._units or not self._sharded:
@@ -58,18 +56,18 @@ class ShardedModule:
         self.group = Group(mesh.get_group(), self.layout.device)
         self.replicated = sum(p.numel() for p in self._replicated)
         mine = self.layout.total
-        self.spread = Spread(
+        self.sharding = Sharding(
             group=self.group,
             own=mine if self.group.rank == 0 else mine - self.replicated,
             total=sum(shape.numel() for shape in self.shapes),
         )
 
     def is_of(self, module: nn.Module) -> bool:
-        """Whether that is the module given."""
+        """True if `module` is the module passed."""
         return module is self.model
 
     def reshard(self) -> None:
-        """Let go of gathered parameters."""
+        """Free gathered parameters."""
         for unit in self._units:
             unit.reshard()
 
@@ -79,26 +77,23 @@ class ShardedModule:
 
     def initial(self) -> Shard:
         """This rank's part of the model's parameters as one vector."""
-        return self.spread(self.layout.flatten(self._parts()))
+        return self.sharding(self.layout.flatten(self._parts()))
 
     def described(self, x: Tensor) -> Described:
-        """What must be the same on every rank that evaluates this model at x: all but the shards.
-
-        Of parameters that are sharded, shape and placement.
-        """
+        """What must be the same on every rank: all but the values of sharded parameters."""
         cut = len(self._sharded)
         parts = zip(self._names, self.layout.split(x.as_subclass(Tensor))[cut:], strict=True)
         start = {f"starting point, parameter '{name}'": checksum(part) for name, part in parts}
         return {**of_module(self.model, "model", trainable=False), **start}
 
     def load(self, x: Tensor) -> None:
-        """Write the vector into the model's parameters; gathered ones are out of date after it."""
-        self.reshard()
+        """Write the vector into the model's parameters."""
+        self.reshard()  # gathered parameters would be out of date
         self.layout.write(x.as_subclass(Tensor), self._parts())
 
     @contextmanager
     def holding(self, x: Tensor) -> Iterator[None]:
-        """The model at x; afterwards its parameters, `.grad` and buffers are what they were."""
+        """A context with the parameters at x; restores parameters, `.grad` and buffers."""
         parameters = (*self._sharded, *self._replicated)
         before, grads = self.initial(), [p.grad for p in parameters]
         buffers = [b.clone() for b in self.model.buffers()]
@@ -116,30 +111,29 @@ class ShardedModule:
                     b.copy_(value)
 
     def __call__(self, inputs: Any, targets: Any) -> object:
-        """What the loss returned, at the parameters that the model holds."""
+        """The result of the loss function at the parameters that the model holds."""
         return self._loss_fn(self._outputs(inputs), targets)
 
     def _outputs(self, inputs: Any) -> Any:
         return self.model(*inputs) if isinstance(inputs, tuple) else self.model(inputs)
 
-    def nothing(self, inputs: Any) -> Tensor:
-        """Run the model for the sake of the other ranks: 0, with a graph."""
+    def zero_loss(self, inputs: Any) -> Tensor:
+        """0 with a graph of the model, for a rank that runs it only because the others do."""
         return sum(t.sum() for t in tensors_in(self._outputs(inputs))) * torch.zeros(())
 
     @torch.no_grad()
-    def collect(self, vector: Tensor) -> None:
-        """Add the gradient to this rank's part of a vector, and clear it.
+    def pop_gradient(self, vector: Tensor) -> None:
+        """Add this rank's part of the gradient to a vector, and clear `.grad`.
 
-        FSDP has taken the mean over the ranks, so that times their number is the sum. What is
-        replicated still is this rank's own and has to be added up.
+        FSDP averages over the ranks: the sum is that times the world size. Gradients of replicated
+        parameters are not reduced at all.
         """
-        sizes = self.layout.sizes
-        shares = torch.split(vector, sizes)
+        parts = torch.split(vector, self.layout.sizes)
         cut = len(self._sharded)
-        for p, part in zip(self._sharded, shares[:cut], strict=True):
+        for p, part in zip(self._sharded, parts[:cut], strict=True):
             if p.grad is not None:
                 part.add_(_local(p.grad).reshape(-1), alpha=self.group.size)
-        for p, part in zip(self._replicated, shares[cut:], strict=True):
+        for p, part in zip(self._replicated, parts[cut:], strict=True):
             if p.grad is not None:
                 part.add_(p.grad.reshape(-1))
         for p in (*self._sharded, *self._replicated):
@@ -158,7 +152,7 @@ def _one_mesh(parameters: Sequence[Any], call: str) -> Any:
             raise ValueError(f"`{call}(model=...)` has parameters on several meshes. Use one.")
         if mesh.ndim != 1 or not all(q.is_shard() for q in p.placements):
             raise ValueError(
-                f"`{call}(model=...)` must be sharded over a mesh of one dimension, got "
+                f"`{call}(model=...)` must be sharded over a one-dimensional mesh, got "
                 f"{tuple(p.placements)} on {mesh}. Use `fully_shard(model)`."
             )
     return mesh
