@@ -504,8 +504,8 @@ FAULTS = [
     Fault(
         "plane-sign-of-gd",
         "methods/plane_step.py",
-        "sides = [1.0, *(dot(g, w) / g_norm for w in here.moves)]",
-        "sides = [1.0, *(-dot(g, w) / g_norm for w in here.moves)]",
+        "r = [1.0, *(dot(g, s) / g_norm for s in here.S)]",
+        "r = [1.0, *(-dot(g, s) / g_norm for s in here.S)]",
         "<g,d> with the wrong sign in the small system",
         PLANE + "test_the_step_is_the_lowest_point_of_the_plane_wherever_it_comes_from",
     ),
@@ -528,8 +528,8 @@ FAULTS = [
     Fault(
         "plane-curvature-of-d-unchecked",
         "methods/cholesky.py",
-        "if i > 0 and not least < form[i] < math.inf:",
-        "if i > 0 and not 0 < form[i] < math.inf:",
+        "if i > 0 and not least < entries[i] < math.inf:",
+        "if i > 0 and not 0 < entries[i] < math.inf:",
         "limited curvature along the last step taken for strong",
         PLANE + "test_curvature_along_the_last_step_must_be_strong_too",
     ),

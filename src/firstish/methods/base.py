@@ -1,4 +1,4 @@
-"""What a method is: one iteration, from a point and a state to the next."""
+"""The interface of a method: one iteration, from a point and a state to the next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from firstish.scaling import Curvature
 
 
 class Failure(Enum):
-    """Why a step did not move."""
+    """Why no step was taken."""
 
     STATIONARY = "the gradient is zero"
     LINE_SEARCH = "no trial of the line search was accepted"
@@ -20,25 +20,24 @@ class Failure(Enum):
 
 @dataclass(slots=True, kw_only=True)  # not frozen: made once per iteration
 class Step:
-    """What one iteration did.
+    """The record of one iteration.
 
     Args:
-        curvature: the case met along the gradient.
-        scaling: the name of the scale used, None outside of SPC.
+        curvature: the curvature case.
+        scaling: the name of the scale; None outside of SPC.
         scale: s.
         step_size: alpha; 0 if no trial was accepted.
-        trials: how many the line search made.
-        cosine: the cosine of the angle between g and Hg; None where <g,Hg> was enough and |Hg|
-            would have cost more.
+        trials: the number of trials of the line search.
+        cosine: the cosine between g and Hg; None if |Hg|, which was not needed, would cost extra.
         local_lipschitz: |Hg| / |g|; None likewise.
         descent_margin: <g,p> + <p,Hp>, at most 0.
         predicted_decrease: of the quadratic model over the step taken.
         actual_decrease: of f.
-        slope_ratio: <g(x + alpha p), p> / <g, p>; the curvature condition holds at eta if it is at
-            most eta. None where the new gradient was not needed.
-        product: why a Hessian-vector product was made, in a method that makes one only in doubt;
-            None where none was made, and in methods that make one at every step.
-        failure: why the step did not move, if it did not.
+        slope_ratio: <g(x + alpha p), p> / <g, p>; the curvature condition with eta holds if it is
+            at most eta. None if the new gradient was not needed.
+        product: the reason for a Hessian-vector product, in a method that rarely needs one; None
+            without a product, and in methods that need one at every step.
+        failure: the reason if no step was taken.
     """
 
     curvature: Curvature | None = None
@@ -60,7 +59,7 @@ State = TypeVar("State")
 
 
 class Method(Protocol[State]):
-    """Frozen settings; the state is passed in and handed back.
+    """The settings of a method; its state is passed in and returned.
 
     `order` is the highest order of derivatives that the method needs at a point, so that no graph
     is kept for a product that is never computed.

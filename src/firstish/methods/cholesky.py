@@ -1,4 +1,4 @@
-"""A small symmetric system, and of its rows those that leave it safely positive definite."""
+"""A small symmetric system, without the rows that would make it nearly singular or indefinite."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import math
 from collections.abc import Sequence
 from operator import mul
 
-DEFINITE = 1e-8  # least pivot at unit diagonal: then rounding leaves half of the digits
+DEFINITE = 1e-8  # smallest pivot at unit diagonal: rounding then leaves half of the digits
 
 
-def solve(forms: Sequence[Sequence[float]], sides: Sequence[float], least: float) -> list[float]:
-    """c with A c = sides, by Cholesky's method at unit diagonal; 0 for what is left out.
+def solve(A: Sequence[Sequence[float]], rhs: Sequence[float], least: float) -> list[float]:
+    """The solution c of A c = rhs, by Cholesky's method at unit diagonal; 0 for omitted rows.
 
-    Left out is a row whose diagonal is not above `least` or not finite, one that is nan where it
-    meets a row taken before it, and one that would make those indefinite. The first is taken.
+    A row is omitted if its diagonal entry is not finite or not above `least`, if an entry with an
+    earlier row is nan, or if it would make the matrix of the earlier rows indefinite. The first row
+    is always kept.
 
     Args:
-        forms: A's lower triangle, row by row; A_00 is positive.
-        sides: the right-hand side.
-        least: see above.
+        A: the rows of the lower triangle; A_00 is positive.
+        rhs: the right-hand side.
+        least: a bound on the diagonal.
 
     Examples:
         >>> solve([[4.0], [0.0, 1.0]], [8.0, 6.0], 0.0)
@@ -26,31 +27,31 @@ def solve(forms: Sequence[Sequence[float]], sides: Sequence[float], least: float
         >>> solve([[4.0], [9.0, 2.0]], [8.0, 6.0], 0.0)
         [2.0, 0.0]
     """
-    taken: list[int] = []
-    roots: list[float] = []  # of the diagonal
-    lower: list[list[float]] = []  # Cholesky's factor, of unit diagonal's A
-    found: list[float] = []  # the solution of lower z = sides
-    for i, form in enumerate(forms):
-        if i > 0 and not least < form[i] < math.inf:
+    kept: list[int] = []
+    roots: list[float] = []  # of the diagonal entries
+    lower: list[list[float]] = []  # the Cholesky factor of A at unit diagonal
+    c: list[float] = []  # the solution of lower c = rhs, then of lower' c = that
+    for i, entries in enumerate(A):
+        if i > 0 and not least < entries[i] < math.inf:
             continue
-        root = math.sqrt(form[i])
+        root = math.sqrt(entries[i])
         row: list[float] = []
-        for a, k in enumerate(taken):
-            rest = form[k] / root / roots[a] - sum(map(mul, row, lower[a]))
+        for a, k in enumerate(kept):
+            rest = entries[k] / root / roots[a] - sum(map(mul, row, lower[a]))
             row.append(rest / lower[a][a])
         pivot = 1 - sum(map(mul, row, row))
         if not pivot >= DEFINITE:
             continue
         row.append(math.sqrt(pivot))
-        found.append((sides[i] / root - sum(map(mul, row, found))) / row[-1])
-        taken.append(i)
+        c.append((rhs[i] / root - sum(map(mul, row, c))) / row[-1])
+        kept.append(i)
         roots.append(root)
         lower.append(row)
-    for a in reversed(range(len(taken))):
-        found[a] /= lower[a][a]
+    for a in reversed(range(len(kept))):
+        c[a] /= lower[a][a]
         for b in range(a):
-            found[b] -= lower[a][b] * found[a]
-    solution = [0.0] * len(forms)
-    for i, root, c in zip(taken, roots, found, strict=True):
-        solution[i] = c / root
+            c[b] -= lower[a][b] * c[a]
+    solution = [0.0] * len(A)
+    for i, root, entry in zip(kept, roots, c, strict=True):
+        solution[i] = entry / root
     return solution

@@ -1,4 +1,4 @@
-"""Directions to be scaled: Adam's preconditioned momentum and heavy ball's, without a step size."""
+"""Directions for `ScaledDirection`: the updates of Adam and of heavy ball, without a step size."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ State = TypeVar("State")
 
 
 class Direction(Protocol[State]):
-    """Frozen settings that give a direction; the state is a dataclass, passed in and handed back.
+    """The settings of a rule for a direction; its state is passed in and returned.
 
-    Its fields are tensors, numbers and tuples of them, so that a run can be saved. Neither the
-    gradient nor the state handed in may be written to.
+    The state is a dataclass whose fields are tensors, numbers and tuples of them, so that a run can
+    be saved. Neither the gradient nor the state passed in may be modified.
     """
 
     def init(self, point: Point) -> State:
         """The state before the first step."""
 
     def direction(self, point: Point, state: State) -> tuple[Tensor, State]:
-        """A direction p, of any length, and the state after it."""
+        """A direction p of any length, and the next state."""
 
 
 AnyDirection = Direction[Any]
@@ -40,7 +40,7 @@ class Velocity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MomentumDirection:
-    """Heavy ball's velocity with the step size left out.
+    """The velocity of heavy ball, without a step size.
 
         v <- beta v - g,    p = v
 
@@ -58,7 +58,7 @@ class MomentumDirection:
         check_below_one("MomentumDirection", "momentum", self.momentum)
 
     def init(self, point: Point) -> Velocity:
-        """At rest."""
+        """Velocity 0."""
         return Velocity(torch.zeros_like(point.x))
 
     def direction(self, point: Point, state: Velocity) -> tuple[Tensor, Velocity]:
@@ -69,7 +69,7 @@ class MomentumDirection:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The running means of g and of g^2, and over how many steps."""
+    """The running means of g and of g^2, and the number of steps."""
 
     first: Tensor
     second: Tensor
@@ -78,14 +78,14 @@ class Moments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdamDirection:
-    """Adam's update with the step size left out.
+    """The update of Adam, without a step size.
 
         m <- beta1 m + (1 - beta1) g,    v <- beta2 v + (1 - beta2) g^2
         p = -m' / (sqrt(v') + eps),      m' = m / (1 - beta1^k),    v' = v / (1 - beta2^k)
 
     Args:
         betas: beta1 and beta2, each in [0, 1).
-        eps: keeps the quotient finite.
+        eps: added to the denominator.
 
     Examples:
         >>> AdamDirection().betas
@@ -103,11 +103,11 @@ class AdamDirection:
         check_positive("AdamDirection", "eps", self.eps)
 
     def init(self, point: Point) -> Moments:
-        """No gradient seen."""
+        """Means of 0, before the first gradient."""
         return Moments(torch.zeros_like(point.x), torch.zeros_like(point.x))
 
     def direction(self, point: Point, state: Moments) -> tuple[Tensor, Moments]:
-        """The update of one gradient."""
+        """The update with one more gradient."""
         (beta1, beta2), g, k = self.betas, point.grad, state.steps + 1
         m = state.first.mul(beta1).add_(g, alpha=1 - beta1)
         v = state.second.mul(beta2).addcmul_(g, g, value=1 - beta2)

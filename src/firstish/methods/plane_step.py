@@ -1,4 +1,4 @@
-"""The plane step: the lowest point of the quadratic model over the gradient and the last steps."""
+"""The plane step: the minimiser of the quadratic model over the gradient and the last steps."""
 
 from __future__ import annotations
 
@@ -23,59 +23,58 @@ from firstish.methods.take_step import (
 from firstish.objectives.base import Order, Point
 from firstish.scaling import Angle, Curvature, LimitedScale, algorithm_1, check_cases
 
-DESCENT = 1e-6  # least cosine of the angle between p and -g
-CHANGED = 0.3  # most that two values of <w_i, Hw_j> differ, at unit diagonal
+DESCENT = 1e-6  # smallest cosine between p and -g
+CHANGED = 0.3  # largest |<s_i,y_j> - <s_j,y_i>|, relative to sqrt(<s_i,y_i> <s_j,y_j>)
 
 
 @dataclass(frozen=True, slots=True)
 class PlaneState:
-    """The point before and the steps until then, the newest first.
+    """The last point and the curvature pairs (s, y) up to it, the newest first, with |s| = 1.
 
     Args:
-        x: the point before; None before the first step.
+        x: the last point; None before the first step.
         grad: the gradient there.
-        moves: w = d/|d| of each step, d the change of x.
-        bends: Hw of each, y/|d|, y the change of the gradient.
-        forms: <w_i, Hw_j>, j up to i, for each step i in turn; nan where H has changed too much
-            between the two for that to be told.
+        S: s of each pair, the change of x divided by its length.
+        Y: y = Hs of each pair, the change of the gradient divided by the same length.
+        SY: <s_i, y_j> for j <= i, row by row; nan if H has changed too much between the two.
     """
 
     x: Tensor | None = None
     grad: Tensor | None = None
-    moves: tuple[Tensor, ...] = ()
-    bends: tuple[Tensor, ...] = ()
-    forms: tuple[float, ...] = ()
+    S: tuple[Tensor, ...] = ()
+    Y: tuple[Tensor, ...] = ()
+    SY: tuple[float, ...] = ()
 
     def then(self, point: Point, memory: int) -> PlaneState:
-        """At the next point: the steps, with that from the last point to this one."""
+        """The state at the next point, with the pair from the last point to this one."""
         x, g = point.x, point.grad
         if self.x is None or self.grad is None:
             return PlaneState(x, g)
-        d, y = x - self.x, g - self.grad
-        d_norm = norm(d)
-        if d_norm == 0:
-            return PlaneState(x, g, self.moves, self.bends, self.forms)
-        moves, bends = (d.div_(d_norm), *self.moves), (y.div_(d_norm), *self.bends)
-        moves, bends = moves[:memory], bends[:memory]
-        own = dot(moves[0], bends[0])
-        forms: list[tuple[float, ...]] = [(own,)]
-        for w, bend, row in zip(moves[1:], bends[1:], self.rows(), strict=False):
-            form = _agreed(dot(w, bends[0]), dot(moves[0], bend), _root(own) * _root(row[-1]))
-            forms.append((form, *row))
-        return PlaneState(x, g, moves, bends, tuple(chain.from_iterable(forms)))
+        s, y = x - self.x, g - self.grad
+        s_norm = norm(s)
+        if s_norm == 0:
+            return PlaneState(x, g, self.S, self.Y, self.SY)
+        S = (s.div_(s_norm), *self.S)[:memory]
+        Y = (y.div_(s_norm), *self.Y)[:memory]
+        sHs = dot(S[0], Y[0])
+        rows: list[tuple[float, ...]] = [(sHs,)]
+        for s, y, row in zip(S[1:], Y[1:], self.rows(), strict=False):
+            mean = _symmetric(dot(s, Y[0]), dot(S[0], y), _root(sHs) * _root(row[-1]))
+            rows.append((mean, *row))
+        return PlaneState(x, g, S, Y, tuple(chain.from_iterable(rows)))
 
     def rows(self) -> list[tuple[float, ...]]:
-        """The forms, those of one step in a row."""
-        starts = [i * (i + 1) // 2 for i in range(len(self.moves) + 1)]
-        return [self.forms[a:b] for a, b in pairwise(starts)]
+        """The rows of the lower triangle of SY."""
+        starts = [i * (i + 1) // 2 for i in range(len(self.S) + 1)]
+        return [self.SY[a:b] for a, b in pairwise(starts)]
 
 
-def _root(form: float) -> float:
-    return math.sqrt(form) if form > 0 else math.nan
+def _root(sHs: float) -> float:
+    return math.sqrt(sHs) if sHs > 0 else math.nan
 
 
-def _agreed(one: float, other: float, size: float) -> float:
-    """The mean of two values for one form, or nan; they differ where H has changed."""
+def _symmetric(one: float, other: float, size: float) -> float:
+    """The mean of <s_i,y_j> and <s_j,y_i>; nan if they differ too much, as H has changed."""
     return (one + other) / 2 if abs(one - other) <= CHANGED * size else math.nan
 
 
@@ -87,20 +86,20 @@ class PlaneStep(ProposingMethod[PlaneState]):
                               [ -gHd  dHd ] [t] = [ -gd ]        p = -s g + t d
         x <- x + alpha p
 
-    Hg is the one product, and H d is free: y = g - g_prev, the change of the gradient over d, so
-    gHd = <Hg,d> and dHd = <y,d>. On a quadratic with unit steps this is the method of conjugate
-    gradients, whatever m. On other functions more than one step tells more of H; an older step
-    is left out where H has changed since, which shows as <d_i,y_j> and <d_j,y_i> differ. Where
-    curvature along g is not strong, before the second step, and where no step fits, the step is
-    that of `ScaledGradient` with the CG scale. A unit-step iteration costs 4 oracle calls.
+    Hg is the only product; H d needs none: it is y = g - g_prev, the change of the gradient over d,
+    so gHd = <Hg,d> and dHd = <y,d>. On a quadratic with unit steps this is the method of conjugate
+    gradients for every m. On other functions older steps add information on H; one is omitted if H
+    has changed since, which shows as a difference of <d_i,y_j> and <d_j,y_i>. The step is that of
+    `ScaledGradient` with the CG scale outside of SPC, at the first step, and if no d_i can be used.
+    A unit-step iteration costs 4 oracle calls.
 
     Args:
-        memory: m, how many steps are kept; 1 is the plane in the word's own sense.
-        sigma: curvature above which it counts as strong; 0 is right for strongly convex f.
-        s_lpc: scale where curvature is limited, in (0, 1/sigma]; "1/sigma" for that; by default
+        memory: m, the number of steps kept; 1 gives a plane, span{g, d}.
+        sigma: the curvature gHg/gg above which it is strong; 0 is right for strongly convex f.
+        s_lpc: the scale in LPC, in (0, 1/sigma]; "1/sigma" for that bound; by default
             min(1, 1/sigma).
-        s_nc: scale where curvature is negative, before forward tracking.
-        line_search: Armijo's settings.
+        s_nc: the scale in NC, before forward tracking.
+        line_search: settings of the line search.
 
     Examples:
         >>> import torch, firstish
@@ -124,11 +123,11 @@ class PlaneStep(ProposingMethod[PlaneState]):
         check_stateless("PlaneStep", self.line_search)
 
     def init(self, point: Point) -> PlaneState:
-        """No step taken."""
+        """The state without pairs."""
         return PlaneState()
 
     def propose(self, point: Point, state: PlaneState) -> Proposal:
-        """One product and one small system."""
+        """The step from one product and one small linear system."""
         angle = point.angle()
         case, s = algorithm_1(angle, "CG", sigma=self.sigma, s_lpc=self.s_lpc, s_nc=self.s_nc)
         here = state.then(point, self.memory)
@@ -139,25 +138,25 @@ class PlaneStep(ProposingMethod[PlaneState]):
         return proposal
 
     def _in_plane(self, point: Point, angle: Angle, here: PlaneState) -> Proposal | None:
-        """The step in the plane; None where no earlier step can be trusted to span it.
+        """The minimiser over g and the pairs; None if no pair can be used.
 
-        In the unit vectors u = g/|g| and w_i the system is A c = r with A_00 = uHu, A_0i = uHw_i,
-        A_ij = <w_i, Hw_j>, r_0 = 1, r_i = <u,w_i>; p = -|g| (c_0 u + sum c_i w_i). No square of a
-        norm appears.
+        In the unit vectors u = g/|g| and s_i the system is A c = r with A_00 = uHu, A_0i = uHs_i,
+        A_ij = s_iHs_j, r_0 = 1, r_i = <u,s_i>; p = -|g| (c_0 u + sum c_i s_i). Squares of norms
+        are not formed.
         """
-        if not here.moves:
+        if not here.S:
             return None
-        g, g_norm, ratio = point.grad_in_range()  # or g over a power of two
+        g, g_norm, ratio = point.grad_in_range()  # the gradient is ratio g
         Hg = point.hvp(g).vector
-        across = [dot(Hg, w) / g_norm for w in here.moves]  # uHw_i
-        forms = [[angle.rayleigh], *([b, *row] for b, row in zip(across, here.rows(), strict=True))]
-        sides = [1.0, *(dot(g, w) / g_norm for w in here.moves)]
-        s, *weights = solve(forms, sides, self.sigma)
+        uHs = [dot(Hg, s) / g_norm for s in here.S]
+        A = [[angle.rayleigh], *([b, *row] for b, row in zip(uHs, here.rows(), strict=True))]
+        r = [1.0, *(dot(g, s) / g_norm for s in here.S)]
+        scale, *weights = solve(A, r, self.sigma)
         if not any(weights):
             return None
-        p = g * (-s * ratio)
-        for t, w in zip(weights, here.moves, strict=True):
-            add_(p, w, -t * (ratio * g_norm))
+        p = g * (-scale * ratio)
+        for c, s in zip(weights, here.S, strict=True):
+            add_(p, s, -c * (ratio * g_norm))
         length, cosine = norm_and_cosine(p, g, g_norm)
         if not (-cosine >= DESCENT and math.isfinite(length)):
             return None
@@ -170,7 +169,7 @@ class PlaneStep(ProposingMethod[PlaneState]):
             record=Step(
                 curvature=Curvature.SPC,
                 scaling="plane",
-                scale=s,
+                scale=scale,
                 cosine=angle.cosine,
                 local_lipschitz=angle.local_lipschitz,
             ),

@@ -1,21 +1,21 @@
-"""Rules that set the scale in another order than a cycle of CG, MR and GM does.
+"""Rules for the scale beyond cycles of CG, MR and GM.
 
     ASD    MR if MR/CG > 1/2, else CG - MR/2
-    DY     CG, CG, Y, Y, and again
-    SDC    CG, CG, CG, CG, Y, and that Y held for three steps more, and again
+    DY     CG, CG, Y, Y, repeated
+    SDC    CG, CG, CG, CG, Y and the same Y for three more steps, repeated
 
-Y is Yuan's step. With a = 1/CG at the point before, b = 1/CG here, and d the step between,
+Y is Yuan's step. With a = 1/CG at the last point, b = 1/CG here, and d the step between them,
 
     Y = 2 / (sqrt((a - b)^2 + 4 |g|^2 / |d|^2) + a + b).
 
-Under steps of CG it tends to the inverse of the largest eigenvalue, and so removes what makes the
-next steps of CG short. The root is at least |a - b|, hence Y <= CG: second-order descent,
-<g,p> + <p,Hp> <= 0, asks for no more, and CG <= 1/sigma then bounds it too. A Y that is held may
-exceed the CG of a later point, so it is cut to that. From below, Y and what is held are kept at
-MR/10, which keeps the lower bounds of MR up to that factor (at MR/2 the rules lose their speed).
+Under CG steps, Y tends to the inverse of the largest eigenvalue, and so removes the component of
+the gradient that makes the next CG steps short. The root is at least |a - b|, hence Y <= CG, which
+implies second-order descent, <g,p> + <p,Hp> <= 0, and Y <= 1/sigma. A Y that is held may exceed the
+CG of a later point, so it is clipped to that. It is also clipped to at least MR/10, which keeps the
+lower bounds of MR up to that factor (with MR/2 the rules lose their speed).
 
-The formulas are recalled from Zhou, Gao and Dai (2006), Dai and Yuan (2005) and De Asmundis and
-others (2014), not read there. Nothing here knows of tensors: floats in, floats out.
+The formulas are quoted from memory after Zhou, Gao and Dai (2006), Dai and Yuan (2005) and De
+Asmundis and others (2014). All functions take and return floats, not tensors.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ RULES = {
     "DY": ("CG", "CG", "Y", "Y"),
     "SDC": ("CG", "CG", "CG", "CG", "Y", "held", "held", "held"),
 }
-"""The rules by name, each as the cycle of scales it takes."""
+"""The rules by name, each a cycle of scales."""
 
 RULES_WITH_MEMORY = frozenset((RULES["DY"], RULES["SDC"]))
 """The rules that need a `RuleMemory`."""
 
-FLOOR = 0.1  # of MR, below Y
+FLOOR = 0.1  # the least Y, in units of MR
 
 
 class RuleMemory(NamedTuple):
     """What a rule remembers of the last step; zeros before the first.
 
     Attributes:
-        curvature: 1/CG at the point before.
-        length: |d|, the length of the step from there.
+        curvature: 1/CG at the last point.
+        length: |d|, the length of the step from it.
         held: the last Y.
     """
 
@@ -52,12 +52,12 @@ class RuleMemory(NamedTuple):
     held: float = 0.0
 
     def relative_to(self, ratio: float) -> RuleMemory:
-        """The same where lengths are in units of `ratio`, as |v| is to |g| for g = ratio v."""
+        """The same with lengths in units of `ratio`, for g = ratio v and |v| in place of |g|."""
         return self._replace(length=self.length / ratio)
 
 
 def rule_scale(name: str, angle: Angle, sigma: float, memory: RuleMemory) -> float:
-    """The scale of that name, ASD, Y or held; MR/10 <= s <= CG, and MR <= s for ASD.
+    """The scale "ASD", "Y" or "held"; MR/10 <= s <= CG, and MR <= s for ASD.
 
     >>> rule_scale("ASD", Angle(grad_norm=1.0, product_norm=1.0, cosine=0.5), 0.0, RuleMemory())
     1.75
@@ -70,7 +70,7 @@ def rule_scale(name: str, angle: Angle, sigma: float, memory: RuleMemory) -> flo
 
 
 def yuan(angle: Angle, memory: RuleMemory) -> float:
-    """Y, before it is cut."""
+    """Yuan's Y, not clipped."""
     a, b = memory.curvature, angle.rayleigh
     if memory.length == 0:  # it underflowed
         return 0.0

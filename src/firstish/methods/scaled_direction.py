@@ -14,29 +14,28 @@ from firstish.methods.take_step import Proposal, ProposingMethod, check_stateles
 from firstish.objectives.base import Order, Point
 from firstish.scaling import Curvature, LimitedScale, algorithm_1, check_cases
 
-DESCENT = 1e-8  # least cosine of the angle between p and -g
+DESCENT = 1e-8  # smallest cosine between p and -g
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaledDirection(ProposingMethod[Any]):
-    """A direction p that another rule gives, scaled by one product along it.
+    """A direction p of another method, scaled by one product along it.
 
         s = -<g,p> / <p,Hp>,    x <- x + alpha s p,    alpha = 1 tried first
 
-    s minimises the quadratic model along p, so the direction's own length does not matter, and
-    there is no step size to tune. The curvature cases are those of `ScaledGradient`, met along p
-    instead of g; where curvature is limited or negative, s p is as long as its step would be,
-    s_lpc |g| or s_nc |g|. A p that does not descend is replaced by -g for that step. A unit-step
-    iteration costs 4 oracle calls.
+    s minimises the quadratic model along p, so the length of p does not matter and there is no step
+    size to tune. The curvature cases are those of `ScaledGradient`, along p instead of g. In LPC
+    and NC the length of s p is that of its step, s_lpc |g| or s_nc |g|. If p is not a descent
+    direction, -g is used instead. A unit-step iteration costs 4 oracle calls.
 
     Args:
-        direction: what gives p: `AdamDirection()`, `MomentumDirection()`, or anything with their
-            two methods, `init(point)` and `direction(point, state)`; see `Direction`.
-        sigma: curvature above which it counts as strong; 0 is right for strongly convex f.
-        s_lpc: scale where curvature is limited, in (0, 1/sigma]; "1/sigma" for that; by default
+        direction: the rule for p: `AdamDirection()`, `MomentumDirection()`, or any object with
+            their methods `init(point)` and `direction(point, state)`; see `Direction`.
+        sigma: the curvature pHp/pp above which it is strong; 0 is right for strongly convex f.
+        s_lpc: the scale in LPC, in (0, 1/sigma]; "1/sigma" for that bound; by default
             min(1, 1/sigma).
-        s_nc: scale where curvature is negative, before forward tracking.
-        line_search: Armijo's settings.
+        s_nc: the scale in NC, before forward tracking.
+        line_search: settings of the line search.
 
     Examples:
         >>> import torch, firstish
@@ -55,8 +54,8 @@ class ScaledDirection(ProposingMethod[Any]):
     line_search: Armijo = field(default_factory=Armijo)
 
     def __post_init__(self) -> None:
-        named = all(hasattr(self.direction, name) for name in ("init", "direction"))
-        if isinstance(self.direction, type) or not named:
+        has_methods = all(hasattr(self.direction, name) for name in ("init", "direction"))
+        if isinstance(self.direction, type) or not has_methods:
             raise TypeError(
                 "`ScaledDirection(direction=...)` must be a direction such as `AdamDirection()` or "
                 f"`MomentumDirection()`, got {self.direction!r}."
@@ -65,11 +64,11 @@ class ScaledDirection(ProposingMethod[Any]):
         check_stateless("ScaledDirection", self.line_search)
 
     def init(self, point: Point) -> Any:
-        """The direction's own state."""
+        """The initial state of the direction."""
         return self.direction.init(point)
 
     def propose(self, point: Point, state: Any) -> Proposal:
-        """A direction, and one product along it."""
+        """The direction, scaled by one product along it."""
         g_norm = point.grad_norm
         p, state_after = self.direction.direction(point, state)
         p, p_norm, _ = in_range(p, norm(p))

@@ -25,12 +25,12 @@ _FIRST_SEARCH = tuple(SearchState())
 
 @dataclass(frozen=True, slots=True)
 class CycleState:
-    """Which scale is next, and what the rule and the line search remember.
+    """The position in the cycle, and the states of the rule and the line search.
 
     Args:
-        turns: how many SPC steps were taken: the position in the cycle.
-        memory: the numbers of `RuleMemory`; plain, so that a state dict can carry them.
-        search: those of the line search's `SearchState`.
+        turns: the number of SPC steps taken, which is the position in the cycle.
+        memory: the numbers of `RuleMemory`, as a plain tuple for state dicts.
+        search: likewise those of `SearchState`.
     """
 
     turns: int = 0
@@ -57,17 +57,17 @@ class ScaledGradient(ProposingMethod[CycleState]):
         p = -s g,    x <- x + alpha p,    alpha = 1 tried first
 
     Args:
-        scaling: "CG", "MR", "GM" or a cycle of them such as "CGMR", in any case of letters. The
-            cycle advances on steps of strong positive curvature only. Or one of the rules "ASD",
-            "DY" and "SDC" (see `methods/rules.py`); DY and SDC begin again after a step of another
-            curvature or one that was cut.
-        sigma: curvature above which it counts as strong; 0 is right for strongly convex f.
-        s_lpc: scale where curvature is limited, in (0, 1/sigma]; "1/sigma" for that; by default
+        scaling: "CG", "MR", "GM" or a cycle of them such as "CGMR", in upper or lower case. The
+            cycle advances in SPC only. Or one of the rules "ASD", "DY" and "SDC" (see
+            `methods/rules.py`); DY and SDC start again after a step outside of SPC, or one that the
+            line search shortened.
+        sigma: the curvature gHg/gg above which it is strong; 0 is right for strongly convex f.
+        s_lpc: the scale in LPC, in (0, 1/sigma]; "1/sigma" for that bound; by default
             min(1, 1/sigma).
-        s_nc: scale where curvature is negative, before forward tracking. A step of `s_lpc` or
-            `s_nc` that would be lost in rounding is lengthened until it is not.
-        line_search: Armijo's settings. `NonMonotone(schedule=Anneal(iterations=100))` lets f rise
-            and begins with steps beyond 1.
+        s_nc: the scale in NC, before forward tracking. A step of `s_lpc` or `s_nc` that would be
+            lost in rounding is lengthened.
+        line_search: settings of the line search. `NonMonotone(schedule=Anneal(iterations=100))`
+            lets f rise and starts with steps beyond 1.
 
     Examples:
         >>> import torch, firstish
@@ -94,11 +94,11 @@ class ScaledGradient(ProposingMethod[CycleState]):
         return CycleState()
 
     def search_state(self, state: CycleState) -> SearchState:
-        """What the line search remembers."""
+        """The state of the line search."""
         return SearchState(*state.search)
 
     def propose(self, point: Point, state: CycleState) -> Proposal:
-        """One product, and the scale that Algorithm 1 gives."""
+        """The step of Algorithm 1 from one product."""
         # --8<-- [start:step]
         cycle = cycle_of(self.scaling)
         name = cycle[state.turns % len(cycle)]
@@ -119,18 +119,18 @@ class ScaledGradient(ProposingMethod[CycleState]):
     def learn(
         self, state: CycleState, proposal: Proposal, step: Step, search: SearchState
     ) -> CycleState:
-        """The cycle advances on SPC steps; a rule remembers those that were not cut."""
+        """Advance the cycle after an SPC step; a rule with memory starts again after any other."""
         strong = step.curvature is Curvature.SPC
         if cycle_of(self.scaling) not in RULES_WITH_MEMORY:
             return CycleState(state.turns + strong, search=tuple(search))
-        if not (strong and step.trials == 1):  # earlier steps say nothing about the next ones
+        if not (strong and step.trials == 1):  # earlier steps tell nothing about the next ones
             return CycleState(search=tuple(search))
-        memory = _remembered(RuleMemory(*state.memory), proposal, step)
+        memory = _next_memory(RuleMemory(*state.memory), proposal, step)
         return CycleState(state.turns + 1, tuple(memory), tuple(search))
 
 
-def _remembered(memory: RuleMemory, proposal: Proposal, step: Step) -> RuleMemory:
-    """What the next step's rule needs of this one."""
+def _next_memory(memory: RuleMemory, proposal: Proposal, step: Step) -> RuleMemory:
+    """The memory of the rule after this step."""
     assert proposal.angle is not None
     assert step.step_size is not None
     held = step.scale if step.scaling == "Y" else memory.held

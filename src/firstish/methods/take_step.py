@@ -1,4 +1,4 @@
-"""A step that a method proposes, taken by the line search."""
+"""The line search along a step that a method proposes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Proposal:
     Args:
         vector: the direction.
         weight: its factor.
-        slope: <g, p>, negative; 0 where it underflowed.
+        slope: <g, p>, negative; 0 if it underflowed.
         length: |p|.
-        curvature: <p, Hp>; None where no product was made.
-        forward: whether the search also tries longer steps, while they are accepted.
-        interpolate: whether a refused step is cut to the minimum of a parabola, and a longer one
-            tried only while f falls.
-        angle: between g and Hg, where the step was scaled by it.
-        record: the fields of `Step` that the method knows before the search.
-        state_after: the method's state if the step is taken, where `propose` knows it.
+        curvature: <p, Hp>; None without a product.
+        forward: True to try longer steps while they are accepted.
+        interpolate: True to shorten a rejected step by parabolic interpolation, and to lengthen it
+            only while f falls.
+        angle: between g and Hg, if the step was scaled by it.
+        record: the fields of `Step` that are known before the search.
+        state_after: the state of the method after this step, if known before the search.
     """
 
     vector: Tensor
@@ -56,8 +56,8 @@ def along_gradient(
 ) -> Proposal:
     """The proposal p = -s g, with the curvature that the angle between g and Hg gives.
 
-    An s that does not come from the curvature may be too short for f to show a decrease. It is then
-    lengthened, and the search grows it further while f falls.
+    Outside of SPC s is a setting, and the step may be too short to change f beyond rounding. It is
+    then lengthened, and the search lengthens it further while f falls.
     """
     v, _, ratio = point.grad_in_range()  # g = ratio v, and nearly always g = v
     short = False
@@ -86,10 +86,10 @@ def along_gradient(
 
 
 def resolved_length(point: Point, length: float, down: float = 1.0) -> float:
-    """The length of a step: `length`, or more where rounding would hide a step so short.
+    """`length`, or more if the change of f or x by so short a step would be lost in rounding.
 
-    For steps whose length comes not from the curvature but from a setting, s_lpc or s_nc, which
-    does not depend on the scales of f and x. `down` is the cosine between the step and -g.
+    For steps whose length is a setting, s_lpc or s_nc, which does not depend on the scales of f
+    and x. `down` is the cosine between the step and -g.
     """
     noise = NOISE_ULPS * point.eps * abs(point.value)
     ulp = torch.finfo(point.x.dtype).eps * norm(point.x)
@@ -100,7 +100,7 @@ def resolved_length(point: Point, length: float, down: float = 1.0) -> float:
 
 
 def resolved_scale(point: Point, s: float) -> float:
-    """The scale s, or more where rounding would hide the step -s g."""
+    """The scale s, or more if the step -s g would be lost in rounding."""
     length = s * point.grad_norm
     longer = resolved_length(point, length)
     return s if longer == length else min(longer / point.grad_norm, sys.float_info.max)
@@ -118,16 +118,16 @@ class ProposingMethod(ABC, Generic[State]):
         """The step to try from this point, whose gradient is not zero."""
 
     def learn(self, state: State, proposal: Proposal, step: Step, search: SearchState) -> State:
-        """The state after that step: by default the one that `propose` gave."""
+        """The state after the step; by default `proposal.state_after`."""
         after: State = proposal.state_after
         return after
 
     def propose_again(self, point: Point, proposal: Proposal) -> Proposal | None:
-        """Another step, where the line search accepted no trial of the first; None for none."""
+        """A second proposal after the line search accepted no trial of the first, or None."""
         return None
 
     def search_state(self, state: State) -> SearchState:
-        """What the line search remembers, for methods that keep it."""
+        """The state of the line search, for methods that keep it."""
         return SearchState()
 
     def step(self, point: Point, state: State) -> tuple[Point, Step, State]:
@@ -151,9 +151,9 @@ class ProposingMethod(ABC, Generic[State]):
 def take_step(
     point: Point, proposal: Proposal, search: Armijo, state: SearchState, order: Order
 ) -> tuple[Point, Step, SearchState]:
-    """The point that the line search accepts along p, the record of the step, the search's state.
+    """The point that the line search accepts along p, the record, and the state of the search.
 
-    Where no trial is accepted the point is the old one, and the record says why.
+    If no trial is accepted, the point is the old one and the record tells the reason.
     """
     if proposal.slope == 0:  # it underflowed: f cannot show a decrease
         failed = replace(proposal.record, step_size=0.0, trials=0, failure=Failure.ROUNDING)
@@ -171,7 +171,7 @@ def take_step(
         found = search.forward_track(phi, first, falling=proposal.interpolate)
     else:
         found = search.backtrack(phi, first, interpolate=proposal.interpolate)
-    step = _recorded(point, proposal, phi, found)
+    step = _complete_record(point, proposal, phi, found)
     return (point if found.trial is None else found.trial.point), step, after
 
 
@@ -201,14 +201,14 @@ class PointTrial:
         return not torch.equal(self.point.x, self.start.x)
 
     def usable(self) -> bool:
-        """True if the gradient is finite, where it is needed next anyway."""
+        """True if the gradient, which is needed next anyway, is finite; always at order 0."""
         return self.point.order == 0 or math.isfinite(self.point.grad_norm)
 
 
-def _recorded(
+def _complete_record(
     point: Point, proposal: Proposal, phi: LineFunction[PointTrial], found: Found[PointTrial]
 ) -> Step:
-    """The proposal's record, with what the search found."""
+    """The record of the proposal, completed by the result of the search."""
     slope, pHp, alpha, trial = phi.slope, proposal.curvature, found.step_size, found.trial
     step = proposal.record
     step.step_size, step.trials = alpha, found.trials
@@ -217,7 +217,7 @@ def _recorded(
         step.predicted_decrease = -alpha * (slope + alpha / 2 * pHp)
     if trial is None:
         step.actual_decrease = 0.0
-        step.failure = _why_none(point, phi, proposal.length)
+        step.failure = _failure(point, phi, proposal.length)
         return step
     step.actual_decrease = point.value - trial.value
     if trial.point.order != 0:
@@ -225,11 +225,11 @@ def _recorded(
     return step
 
 
-def _why_none(point: Point, phi: LineFunction[PointTrial], length: float) -> Failure:
-    """Whether rounding explains that no trial was accepted, `length` being |p|.
+def _failure(point: Point, phi: LineFunction[PointTrial], length: float) -> Failure:
+    """The reason why no trial was accepted; `length` is |p|.
 
-    It does when even the whole linear decrease is within the noise of f, or the whole step within
-    that of x.
+    It is rounding if the linear decrease of the full step is within the noise of f, or the step
+    within that of x.
     """
     lost_in_f = -phi.slope <= phi.noise
     lost_in_x = length <= NOISE_ULPS * torch.finfo(point.x.dtype).eps * norm(point.x)
@@ -237,7 +237,7 @@ def _why_none(point: Point, phi: LineFunction[PointTrial], length: float) -> Fai
 
 
 def check_stateless(call: str, line_search: Armijo) -> None:
-    """Raise for a search that remembers values or iterations, which the method does not keep."""
+    """Raise if the line search has a state, which the method does not keep."""
     if line_search.has_state:
         raise TypeError(
             f"`{call}(line_search=...)` does not support {type(line_search).__name__} or a "
