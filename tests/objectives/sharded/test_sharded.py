@@ -180,7 +180,7 @@ def test_bad_input_is_refused_on_every_rank(tmp_path):
         "decay": "`ShardedSum(weight_decay=...)` must be at least 0",
         "empty": "`ShardedSum(data=...)` is empty",
         "divided": "gives a gradient that is 2 times that of f",
-        "hybrid": "must be sharded over a mesh of one dimension",
+        "hybrid": "must be sharded over a one-dimensional mesh",
         "different": "starting point, parameter",
         "settings": "different models or settings",
         "mixing": "rows are not independent of each other",
