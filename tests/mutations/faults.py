@@ -463,7 +463,7 @@ FAULTS = [
     Fault(
         "cg-pays-for-the-product",
         "methods/scaled_gradient.py",
-        'point.rayleigh_angle() if name == "CG" else point.angle()',
+        'point.angle(rayleigh_only=name == "CG")',
         "point.angle()",
         "a third pass that the CG scale does not need",
         PASSES + "test_a_unit_step_looks_twice_for_cg_and_three_times_for_mr",

@@ -121,7 +121,7 @@ def test_an_inexact_product_decides_only_where_its_error_cannot(curvature, error
     angle = Angle(1.0, 1.0, curvature, error)
     assert curvature_case(angle, 0.5) is case
     point = DensePoint(torch.ones(1), lambda x: x @ x / 2, lambda x: x, lambda x: np.eye(1))
-    point.angle = lambda: angle
+    point.angle = lambda **options: angle
     method = ScaledGradient(scaling="GM", sigma=0.5, s_lpc=0.25, s_nc=1.5)
     _, step, _ = method.step(point, method.init(point))
     assert (step.curvature, step.scale) == (case, {SPC: 1.0, LPC: 0.25, NC: 1.5}[case])

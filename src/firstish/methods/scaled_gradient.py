@@ -102,7 +102,7 @@ class ScaledGradient(ProposingMethod[CycleState]):
         # --8<-- [start:step]
         cycle = cycle_of(self.scaling)
         name = cycle[state.turns % len(cycle)]
-        angle = point.rayleigh_angle() if name == "CG" else point.angle()
+        angle = point.angle(rayleigh_only=name == "CG")
         case, s = algorithm_1(
             angle,
             name if name in SCALES else "CG",

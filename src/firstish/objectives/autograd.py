@@ -191,7 +191,7 @@ class AutogradObjective(ABC):
             vector = torch.zeros_like(of)
         else:
             vector = parts[0].detach() if parts[0].requires_grad else parts[0]
-        return self.penalty.plus_derivative(vector, of)
+        return self.penalty.plus_derivative(vector, of) if self.penalty.weight_decay else vector
 
     def parts(self, v: Tensor) -> Sequence[Tensor]:
         """A vector as one tensor per leaf."""
@@ -208,6 +208,7 @@ class AutogradPoint(Point):
     def __init__(self, objective: AutogradObjective, x: Tensor, order: Order) -> None:
         self.x, self.meter, self.order = x, objective.meter, order  # as Point.__init__
         self.objective = objective
+        self.selector = objective.product
 
     @property
     def eps(self) -> float:
@@ -291,9 +292,6 @@ class AutogradPoint(Point):
         if self._grads is None and not retain:
             self._run = None
         return g
-
-    def _product(self, v: Tensor) -> Product:
-        return self.objective.product.product(self, v)
 
     def _finished(self, Hv: Sequence[Tensor | None], v: Tensor, passes: int) -> Product:
         """The product as one vector; counts the passes and frees the graph."""

@@ -75,6 +75,13 @@ def rounding_error(eps: float) -> float:
     return 0.0 if eps <= FLOAT64_EPS else 8 * eps
 
 
+class Selector(Protocol):
+    """Chooses how a point computes its Hessian-vector products: `ProductSelector`."""
+
+    def product(self, point: Any, v: Tensor) -> Product:
+        """Hv."""
+
+
 class Point(ABC):
     """x, f(x), its gradient and its Hessian-vector products: lazily evaluated, cached and counted.
 
@@ -87,6 +94,7 @@ class Point(ABC):
         order: the highest order of derivatives that will be needed.
     """
 
+    selector: Selector | None = None  # chooses how products are computed, if there is a choice
     product_fraction: float = 1  # the fraction of the data that a product uses
     aux: Any = None  # what the loss returned besides its value
 
@@ -152,7 +160,7 @@ class Point(ABC):
             return self._last_product[1]
         if self._g is None:
             _ = self.grad
-        product = self._product(v)
+        product = self._product(v) if self.selector is None else self.selector.product(self, v)
         if self._charged is not v:
             self.meter.oracle_calls += 2 * self.product_fraction
         self._last_product = (v, product)
@@ -162,23 +170,20 @@ class Point(ABC):
         """<v, Hv>; overridden where it costs less than Hv."""
         return dot(v, self.hvp(v).vector)
 
-    def angle(self, v: Tensor | None = None, v_norm: float | None = None) -> Angle:
+    def angle(
+        self, v: Tensor | None = None, v_norm: float | None = None, *, rayleigh_only: bool = False
+    ) -> Angle:
         """|v|, |Hv| and the cosine between v and Hv; 2 oracle calls, for the product.
 
-        By default v is the gradient, divided by a power of two if |g| is extreme.
+        By default v is the gradient, divided by a power of two if |g| is extreme. The curvature
+        cases and the CG scale need only <g,Hg>: with `rayleigh_only` the angle is `partial` where
+        |Hg| would cost extra.
         """
         if v is None or v_norm is None:
             v, v_norm, _ = self.grad_in_range()
         product = self.hvp(v)
         length, cosine = norm_and_cosine(product.vector, v, v_norm)
         return Angle(v_norm, length, cosine, product.curvature_error(length, v_norm))
-
-    def rayleigh_angle(self) -> Angle:
-        """The angle for the curvature cases and the CG scale, which need only <g,Hg>.
-
-        It is `partial` if |Hg| would cost extra. 2 oracle calls.
-        """
-        return self.angle()
 
     @abstractmethod
     def at(self, x: Tensor, order: Order = 2) -> Point:
@@ -227,8 +232,8 @@ class Point(ABC):
     @abstractmethod
     def _gradient(self) -> Tensor: ...
 
-    @abstractmethod
-    def _product(self, v: Tensor) -> Product: ...
+    def _product(self, v: Tensor) -> Product:
+        raise NotImplementedError("a point computes its products itself or has a selector")
 
 
 @runtime_checkable

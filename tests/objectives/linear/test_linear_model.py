@@ -127,11 +127,11 @@ def test_rows_leave_out_what_the_cg_scale_did_not_need():
 def test_a_partial_angle_gives_the_cg_scale_and_refuses_the_others():
     made = make("logistic", SETTINGS["decay"])
     point = made.linear.at(points(made.size, 1)[0])
-    part, whole = point.rayleigh_angle(), point.angle()
+    part, whole = point.angle(rayleigh_only=True), point.angle()
     assert (part.partial, whole.partial) == (True, False)
     assert scale("CG", part, 0.0) == pytest.approx(scale("CG", whole, 0.0), rel=1e-12)
     assert part.rayleigh == pytest.approx(whole.rayleigh, rel=1e-12)
-    assert point.rayleigh_angle() == whole  # |Hg| is known now
+    assert point.angle(rayleigh_only=True) == whole  # |Hg| is known now
     for name in ("MR", "GM"):
         with pytest.raises(ValueError, match=rf"scale\('{name}', ...\)` needs \|Hg\|"):
             scale(name, Angle(1.0, 1.0, 1.0, 0.0, partial=True), 0.0)
@@ -141,7 +141,7 @@ def test_a_partial_angle_gives_the_cg_scale_and_refuses_the_others():
 def test_the_angle_does_not_overflow(size):
     A = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
     objective = LinearModel(A, torch.full((2,), size), families.LeastSquares())
-    part = objective.at(torch.zeros(2)).rayleigh_angle()
+    part = objective.at(torch.zeros(2)).angle(rayleigh_only=True)
     # g = -(1, 2) size / 2 and H = diag(1, 4) / 2
     assert part.rayleigh == pytest.approx((1 + 16) / 5 / 2, rel=1e-12)
 

@@ -240,6 +240,7 @@ class RowSumPoint(Point):
     def __init__(self, objective: RowSum, x: Tensor, order: Order) -> None:
         super().__init__(x, objective.meter, order)
         self.objective: RowSum = objective
+        self.selector = objective.product
         if objective.sample_size is not None and objective.rows is not None:
             self.product_fraction = objective.sample_size / objective.rows
 
@@ -303,9 +304,6 @@ class RowSumPoint(Point):
     def gauss_newton_product(self, v: Tensor) -> Product:
         """Not supported: the chunks' outputs are not kept."""
         raise ProductError(f"`{self.objective.call}(product='gauss-newton')` is not supported.")
-
-    def _product(self, v: Tensor) -> Product:
-        return self.objective.product.product(self, v)
 
     def exact_product(self, v: Tensor) -> Product:
         """Hv by double backward."""

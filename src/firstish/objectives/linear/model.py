@@ -199,11 +199,15 @@ class LinearPoint(Point):
             return super().curvature(v)
         return self._form(v)
 
-    def rayleigh_angle(self) -> Angle:
-        """The angle without |Hg|, which would cost a pass more."""
-        v, v_norm, _ = self.grad_in_range()
-        if self._last_product is not None and self._last_product[0] is v:
-            return self.angle()
+    def angle(
+        self, v: Tensor | None = None, v_norm: float | None = None, *, rayleigh_only: bool = False
+    ) -> Angle:
+        """The angle between v and Hv; without |Hv|, which would cost a pass more, if not needed."""
+        if v is None or v_norm is None:
+            v, v_norm, _ = self.grad_in_range()
+        known = self._last_product is not None and self._last_product[0] is v
+        if known or not rayleigh_only:
+            return super().angle(v, v_norm)
         rayleigh = self._form(v, v_norm)
         length, cosine = abs(rayleigh) * v_norm, math.copysign(1.0, rayleigh)
         return Angle(v_norm, length, cosine, rounding_error(self.eps) * abs(rayleigh), partial=True)
