@@ -4,8 +4,8 @@ Every line that runs in some case is interrupted the first time it runs there; s
 at random. (At every line of every case: --effort 30.)
 
 After each one the parameters must be exactly those of before the step, or those of the whole step;
-and so must buffers, `.grad`, flags, hooks and the random state. The next step must be the one that
-would have been taken without the interruption.
+and so must buffers, `.grad`, flags, hooks, the random state and the lock on it. The next step must
+be the one that would have been taken without the interruption.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import math
 import random
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from torch.nn.modules import module as torch_modules
 
 import firstish
 from attacks.tally import Tally
+from firstish.objectives.threads import ProcessLock, alone
 
 SOURCE = str(Path(firstish.__file__).parent)
 MORE = 100  # lines of each case, besides those that no case before it has run
@@ -255,7 +257,23 @@ def looks(model: nn.Module) -> dict[str, Any]:
             *(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()),
         ],
         "grad mode": [torch.is_grad_enabled()],
+        "lock": [is_free(alone())],
     }
+
+
+def is_free(lock: ProcessLock) -> bool:
+    """Whether another thread can take the lock."""
+    taken: list[bool] = []
+
+    def take() -> None:
+        taken.append(lock.acquire(blocking=False))
+        if taken[0]:
+            lock.release()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    return taken[0]
 
 
 def differ(one: dict[str, Any], two: dict[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ from firstish.distributed import Group
 from firstish.errors import NonFiniteError
 from firstish.methods.base import AnyMethod, Failure
 from firstish.objectives.base import Meter, Objective
-from firstish.objectives.shared import revive
+from firstish.objectives.threads import limit_threads_after_fork
 from firstish.result import Entry, Status
 
 _FAILED = {
@@ -111,7 +111,7 @@ class Run:
         resume: Snapshot | None = None,
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
-        revive()
+        limit_threads_after_fork()
         self.method = method
         self.group = getattr(objective, "group", _ALONE)
         self._alone = self.group.alone

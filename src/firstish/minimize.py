@@ -15,8 +15,8 @@ from firstish.methods.registry import method_of
 from firstish.objectives.base import Objective, Point
 from firstish.objectives.finite_sum.base import RowSum
 from firstish.objectives.function import FunctionObjective
-from firstish.objectives.in_use import in_use
 from firstish.objectives.module.objective import ModuleObjective
+from firstish.objectives.threads import in_use
 from firstish.result import Entry, Progress, Result, Row, Status
 
 Callback = Callable[[Progress], object]

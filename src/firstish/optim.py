@@ -20,11 +20,9 @@ from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.objectives.base import Meter, Point
 from firstish.objectives.closure import Closure, ClosureObjective, Skipped
 from firstish.objectives.flatten import Layout
-from firstish.objectives.in_use import in_use
 from firstish.objectives.product_selector import Mode, ProductSelector
-from firstish.objectives.rng import Outside, RandomState
-from firstish.objectives.shared import revive
-from firstish.objectives.turns import Stream
+from firstish.objectives.rng import RandomState
+from firstish.objectives.threads import alone, in_use, limit_threads_after_fork
 from firstish.result import Entry, Row
 
 _SHARED = (
@@ -131,7 +129,6 @@ class ScaledGD(Optimizer):
         self._trusted = not check  # whether the promise of `reuse_value` was seen to be kept
         self._kind: type | None = None  # of the method's state
         self._left = []
-        self._stream = Stream()
         super().__init__(params, {"lr": lr})
         Layout(self._trainable(), "ScaledGD(params)")
         if self._first_step() < _LIKE_A_RATE:
@@ -165,17 +162,17 @@ class ScaledGD(Optimizer):
                 f"`ScaledGD.step(closure)` needs a function that computes the loss, got "
                 f"{type(closure).__name__}. Pass `lambda: loss_fn(model(inputs), targets)`."
             )
-        revive()
+        limit_threads_after_fork()
         objective = self._engine()
-        with in_use(objective.parameters, _SHARED), self._stream:
+        with in_use(objective.parameters, _SHARED), alone():
             return self._step(objective, closure)
 
     def _step(self, objective: ClosureObjective, closure: Closure) -> Tensor:
         clock = Clock()
         memory = self._memory()
         before = objective.meter.copy()
-        kept, left, outside = self._kept, self._left, Outside.capture()
-        point = self._begin(objective, closure, memory, outside.state)
+        kept, left, outside = self._kept, self._left, RandomState.capture()
+        point = self._begin(objective, closure, memory, outside)
         try:
             if point is kept and not self._trusted:
                 objective.expect(kept)
@@ -188,8 +185,6 @@ class ScaledGD(Optimizer):
             new, step, state = self._method().step(point, state)
             if step.failure is not None and point is kept and self._check:
                 objective.expect(kept)  # a loss that has changed explains it better
-            if objective.random_after is not None and not (self._reuse and memory["iterations"]):
-                self._stream.draw("ScaledGD.step(closure)", moves=not self._reuse)
             objective.keep(new.x)
             row = Entry(memory["iterations"], *known, point.value, point.grad_norm, step).row()
             self._finish(objective, point, new)
@@ -207,7 +202,7 @@ class ScaledGD(Optimizer):
         except BaseException as error:
             objective.undo()
             self._left = left
-            outside.put_back()
+            outside.restore()
             if isinstance(error, Skipped):
                 return self._skip(objective)
             raise
@@ -269,7 +264,6 @@ class ScaledGD(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._objective = self._kept = self._kind = None
         self._left = []
-        self._stream = Stream()
         super().__setstate__(state)
         self._trusted = not self._check
 

@@ -406,8 +406,8 @@ FAULTS = [
     Fault(
         "random-state-not-replayed",
         "objectives/rng.py",
-        "        if not self.same_as(outside):",
-        "        if False:",
+        "                if not self.same_as(outside):",
+        "                if False:",
         "every trial draws its own dropout mask",
         RESTORE + "test_every_evaluation_sees_the_same_dropout_mask",
     ),
@@ -979,11 +979,11 @@ FAULTS = [
     ),
     Fault(
         "state-of-another-thread",
-        "objectives/turns.py",
-        "        return None if self.mine() else self._now",
-        "        return None",
+        "objectives/rng.py",
+        "        with alone():\n            return cls._read()",
+        "        if True:\n            return cls._read()",
         "a mask begins in the midst of another thread's",
-        THREADS + "test_a_state_asked_for_while_another_thread_replays_one_is_the_one_outside",
+        THREADS + "test_a_state_is_not_captured_while_another_thread_replays_one",
     ),
     Fault(
         "buffers-not-compared",

@@ -1,18 +1,19 @@
-"""Look on while a loss is evaluated: which modules ran, in which precision, with which outputs.
+"""Forward hooks that record modules, buffers, dtypes and outputs while a loss is evaluated.
 
-A closure's modules are known to nobody but the closure; a global hook sees the outermost of them as
-they are called. It stays outside of them, so that nothing of it is traced into a compiled module.
+Only the closure knows its modules. A global hook finds the outermost of them as they are called.
+It is removed while they run, so that it is not traced into a compiled module; and after the
+evaluation, because torch.compile warns of global hooks in every call of a compiled module.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules import module as torch_modules
 from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
@@ -20,7 +21,7 @@ from torch.nn.modules.module import (
 from torch.utils.hooks import RemovableHandle
 
 from firstish.errors import NondeterministicError
-from firstish.objectives.shared import Guard, ignored, this_thread
+from firstish.objectives.threads import alone, ignored
 
 
 class Buffers:
@@ -30,25 +31,15 @@ class Buffers:
         self.places: list[tuple[nn.Module, str]] = []
         self.before: list[Tensor] = []  # copies from before their module ran
         self.eps = 0.0  # the largest unit roundoff in the graphs of their outputs
-        self.roots: list[nn.Module] = []  # those that were called from outside of any
-        self.hooks: tuple[object, ...] = ()  # the functions by which they are found
+        self.hooks: list[RemovableHandle] = []  # all that were registered to find them
 
     def unhook(self) -> None:
-        """Remove whatever hooks an interruption has left.
-
-        One that came between torch's registering a hook and our having its handle leaves nothing to
-        remove it by, so they are looked for where torch keeps them, which is private to it.
-        """
-        kept: list[tuple[dict[int, Any], ...]] = [(torch_modules._global_forward_pre_hooks,)]
-        kept += [(m._forward_hooks, m._forward_hooks_always_called) for m in self.roots]
-        for hooks, *flags in kept:
-            for key in [key for key, hook in hooks.items() if hook in self.hooks]:
-                for entries in (hooks, *flags):
-                    entries.pop(key, None)
+        """Remove the hooks, also after an interruption."""
+        for hook in self.hooks:
+            hook.remove()
 
     def add(self, root: nn.Module) -> None:
         """Add a module and all in it."""
-        self.roots.append(root)
         known = {module for module, _ in self.places}
         for module in root.modules():
             if module in known:
@@ -77,52 +68,42 @@ class Buffers:
 
 @contextmanager
 def touched_buffers(found: Buffers) -> Iterator[None]:
-    """Collect the buffers of every module that this thread calls inside the block."""
-    here = Here()
-    handles: list[RemovableHandle] = []
+    """Collect the buffers of every module that this thread calls inside the block.
+
+    A hook and its handle are made and kept in one line each: at any other line Ctrl-C leaves no
+    hook that `unhook` does not know.
+    """
+    here = _this_thread()
 
     def enter(module: nn.Module, args: Any) -> None:
-        if not here:
+        if not hasattr(here, "inside"):
             return  # another thread's module
         refuse_replicas(module)
-        handles.pop().remove()
+        found.hooks[-1].remove()
         found.add(module)
-        handles.append(_hook(module.register_forward_hook, leave, always_call=True))
+        found.hooks.append(module.register_forward_hook(leave, always_call=True))
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:
-        if not here:
+        if not hasattr(here, "inside"):
             return
-        handles.pop().remove()
-        handles.append(_hook(register_module_forward_pre_hook, enter))
+        found.hooks[-1].remove()
+        found.hooks.append(register_module_forward_pre_hook(enter))
         found.eps = max([found.eps, *map(graph_eps, _with_graph(output))])
 
-    found.hooks = enter, leave
-    handles.append(_hook(register_module_forward_pre_hook, enter))
-    try:
-        # torch.compile notices the hook; it is gone before the compiled module runs.
-        with ignored("Using `torch.compile.*global hooks"):
+    # torch.compile notices the hook; it is gone before the compiled module runs.
+    with ignored("Using `torch.compile.*global hooks"):
+        try:
+            found.hooks.append(register_module_forward_pre_hook(enter))
             yield
-    finally:
-        while handles:  # none, if Ctrl-C came while one took the other's place
-            handles.pop().remove()
+        finally:
+            found.unhook()
 
 
-class Here:
-    """True in the thread that made it: a global hook sees the modules of all threads."""
-
-    def __init__(self) -> None:
-        self._thread = this_thread()
-
-    def __bool__(self) -> bool:
-        return self._thread is this_thread()
-
-
-_registering = Guard()  # torch numbers its hooks by a counter that two threads may read at once
-
-
-def _hook(register: Callable[..., RemovableHandle], *args: Any, **options: Any) -> RemovableHandle:
-    with _registering:
-        return register(*args, **options)
+def _this_thread() -> threading.local:
+    """An object with the attribute `inside` in this thread: global hooks run in all threads."""
+    here = threading.local()
+    here.inside = True
+    return here
 
 
 def refuse_replicas(module: nn.Module) -> None:
@@ -216,17 +197,18 @@ class _Call(NamedTuple):
 
 def _calls(evaluate: Callable[[], object]) -> list[_Call]:
     calls: list[_Call] = []
-    here = Here()
+    here = _this_thread()
 
     def note(module: nn.Module, args: Any, output: Any) -> None:
-        if here:
+        if hasattr(here, "inside"):
             calls.append(_Call(module, _copies(args), _copies((output,))))
 
-    handle = _hook(register_module_forward_hook, note)
-    try:
-        evaluate()
-    finally:
-        handle.remove()
+    with alone():
+        hook = register_module_forward_hook(note)
+        try:
+            evaluate()
+        finally:
+            hook.remove()
     return calls
 
 

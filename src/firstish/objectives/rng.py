@@ -1,4 +1,4 @@
-"""Random state of every device in use, so that each evaluation sees the same dropout mask."""
+"""The random state of all devices, replayed so that each evaluation has the same dropout mask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from firstish.objectives.turns import TURNS, Visit
+from firstish.objectives.threads import alone
 
 T = TypeVar("T")
 
@@ -25,15 +25,9 @@ class RandomState:
 
     @classmethod
     def capture(cls) -> RandomState:
-        """The state now; while another thread replays one, the state that it will put back."""
-        with TURNS.guard:
-            visit, other = Visit.current(), TURNS.of_another()
-            state: RandomState | None = None
-            if visit is not None:
-                state = visit.state
-            elif other is not None:
-                state = other.outside
-            return cls._read() if state is None else state
+        """The state now."""
+        with alone():
+            return cls._read()
 
     @classmethod
     def _read(cls) -> RandomState:
@@ -43,7 +37,7 @@ class RandomState:
         return cls(torch.get_rng_state(), cuda, mps)
 
     def same_as(self, other: RandomState) -> bool:
-        """Whether no random number was drawn between the two."""
+        """True if no random number was drawn between the two."""
         mine, theirs = self.to_tensors(), other.to_tensors()
         return all(
             len(mine[k]) == len(theirs[k])
@@ -52,15 +46,10 @@ class RandomState:
         )
 
     def restore(self) -> None:
-        """Go back to this state; while another thread replays one, have it put this one back."""
-        with TURNS.guard:
-            other = Visit.current() or TURNS.of_another()
-            if other is None:
+        """Set the generators to this state. If it is theirs already, they are not written to."""
+        with alone():
+            if self._differs():
                 self._write()
-            elif isinstance(other, Visit):
-                other.state = self
-            else:
-                other.outside = self
 
     def _write(self) -> None:
         torch.set_rng_state(self.cpu)
@@ -69,54 +58,33 @@ class RandomState:
         if self.mps is not None:
             torch.mps.set_rng_state(self.mps)
 
+    def _differs(self) -> bool:
+        """True if the generators are in another state now."""
+        return not self.same_as(RandomState._read())
+
     @contextmanager
     def replayed(self) -> Iterator[Callable[[], bool]]:
         """Run the block from this state, and leave the generators as they were before it.
 
-        What it yields tells, inside the block, whether a random number was drawn in it.
+        Yields a function that returns, inside the block, whether a random number was drawn in it.
         """
-        if TURNS.mine():  # inside of another evaluation of this thread
-            outside = self._begin()
+        with alone():
+            outside = RandomState.capture()
             try:
-                yield self._left
+                if not self.same_as(outside):
+                    self._write()
+                yield self._differs
             finally:
-                outside._end()
-            return
-        visit = Visit(self, RandomState._begin)
-        try:
-            if visit.take():
-                yield self._left
-            else:
-                with visit:
-                    yield lambda: visit.turn is not None and self._left()
-        finally:
-            if visit.turn is not None:
-                TURNS.end(visit.turn, RandomState._end)
+                outside.restore()
 
     def replaying(self, evaluate: Callable[[], T]) -> Callable[[], T]:
-        """The function that runs from this state each time."""
+        """A function that runs `evaluate` from this state each time."""
 
         def again() -> T:
             with self.replayed():
                 return evaluate()
 
         return again
-
-    def _begin(self) -> RandomState:
-        """Go to this state from the one returned. A state that is there already is not set."""
-        outside = RandomState._read()
-        if not self.same_as(outside):
-            self._write()
-        return outside
-
-    def _left(self) -> bool:
-        """Whether the generators are elsewhere now."""
-        return not self.same_as(RandomState._read())
-
-    def _end(self) -> None:
-        """Go to this state."""
-        if self._left():
-            self._write()
 
     def to_tensors(self) -> dict[str, list[Tensor]]:
         """Tensors for a state dict."""
@@ -128,34 +96,16 @@ class RandomState:
 
     @classmethod
     def from_tensors(cls, pack: dict[str, list[Tensor]]) -> RandomState:
-        """The inverse, also after a state dict has cast the bytes to the parameters' dtype."""
+        """The inverse of `to_tensors`, also of bytes that a state dict cast to another dtype."""
         states = {k: [t.to("cpu", torch.uint8) for t in v] for k, v in pack.items()}
         return cls(states["cpu"][0], tuple(states["cuda"]), next(iter(states["mps"]), None))
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """The generators before an evaluation, for when Ctrl-C interrupts the replay that sets them."""
-
-    state: RandomState
-    nested: bool  # whether it is inside of another evaluation of this thread
-
-    @classmethod
-    def capture(cls) -> Outside:
-        """The generators now."""
-        return cls(RandomState.capture(), TURNS.mine())
-
-    def put_back(self) -> None:
-        """Leave the generators as they were, and the turn to others."""
-        if not self.nested:
-            TURNS.abandon()
-        self.state.restore()
-
-
 class Replay:
-    """Every evaluation from the same random state, at no cost for a loss that draws no numbers.
+    """Evaluations that all start from the random state at construction.
 
-    Whether it does is seen at the first evaluation.
+    The first one shows whether the loss draws random numbers. If it draws none, later evaluations
+    neither set the random state nor hold the lock, so that threads evaluate at the same time.
     """
 
     def __init__(self) -> None:
@@ -163,16 +113,21 @@ class Replay:
         self.draws: bool | None = None  # None before the first evaluation
 
     def __call__(self, evaluate: Callable[..., T], *args: object) -> T:
-        """Evaluate with gradients on: the loss may need a graph of its own."""
+        """The result of evaluate(*args), with gradients on: the loss may need its own graph."""
         if self.draws is False and torch.is_grad_enabled():
             return evaluate(*args)  # the usual case costs nothing
-        outside = Outside.capture()
-        try:
-            with torch.enable_grad(), self._state.replayed() as drew:
-                result = evaluate(*args)
-                if self.draws is None:
-                    self.draws = drew()
-                return result
-        except BaseException:
-            outside.put_back()
-            raise
+        with torch.enable_grad():
+            return evaluate(*args) if self.draws is False else self._replayed(evaluate, *args)
+
+    def _replayed(self, evaluate: Callable[..., T], *args: object) -> T:
+        with alone():
+            outside = RandomState.capture()
+            try:
+                with self._state.replayed() as drew:
+                    result = evaluate(*args)
+                    if self.draws is None:
+                        self.draws = drew()
+                    return result
+            except BaseException:  # Ctrl-C may have interrupted `replayed` itself
+                outside.restore()
+                raise

@@ -18,7 +18,7 @@ from firstish.methods.registry import method_of
 from firstish.objectives.linear.families import Family, Multinomial
 from firstish.objectives.linear.features import from_scipy
 from firstish.objectives.linear.model import LinearModel, LinearPoint
-from firstish.objectives.shared import ignored
+from firstish.objectives.threads import ignored
 from firstish.result import Status
 from firstish.sklearn.substituted import Substituted, SubstitutedPoint
 from firstish.sklearn.variables import Array, Variables, cost, diagonal, whitened

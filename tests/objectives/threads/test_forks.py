@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from firstish import FunctionObjective, ModuleObjective, ScaledGD, minimize
-from firstish.objectives import hooks, in_use, shared, turns
+from firstish.objectives.threads import alone
 
 SECONDS = 600  # after which a child that hangs fails the test
 
@@ -109,17 +109,13 @@ def test_a_child_forked_inside_another_threads_step_works_as_alone(draws):
     assert in_a_child(work) == alone
 
 
-def test_a_child_finds_every_lock_free():
-    guards = [turns.TURNS.guard, shared._filters, in_use._guard, hooks._registering]
+def test_a_child_finds_the_lock_free():
     held, leave = threading.Event(), threading.Event()
 
     def hold():
-        for guard in guards:
-            guard.condition.acquire()
-        held.set()
-        leave.wait(SECONDS)
-        for guard in guards:
-            guard.condition.release()
+        with alone():
+            held.set()
+            leave.wait(SECONDS)
 
     thread = threading.Thread(target=hold)
     thread.start()

@@ -1,6 +1,11 @@
-"""Runs in several threads at once: each ends at the bits of the same run alone, or is refused."""
+"""Runs in several threads at once: each ends at the bits of the same run alone, or is refused.
+
+A run that draws a new dropout mask in every step is the exception: threads share torch's generator.
+"""
 
 import copy
+import itertools
+import sys
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -20,35 +25,33 @@ from firstish import (
     families,
     minimize,
 )
-from firstish.objectives import turns
+from firstish.objectives import threads
 from firstish.objectives.rng import RandomState
-from firstish.objectives.shared import ignored
+from firstish.objectives.threads import alone, ignored
 
 THREADS = 4
 SECONDS = 600  # after which a test that hangs fails
 
 
 class Meeting(nn.Module):
-    """Waits for the other threads in the midst of a forward pass, as often as asked."""
+    """Waits for the other threads in the midst of one forward pass."""
 
-    def __init__(self, barrier, often=3):
+    def __init__(self, barrier, call):
         super().__init__()
-        self.barrier, self.often = barrier, often
-
-    def __deepcopy__(self, memo):
-        return Meeting(self.barrier, self.often)
+        self.barrier, self.call = barrier, call
 
     def forward(self, x):
-        if self.barrier is not None and self.often > 0:
-            self.often -= 1
+        self.call -= 1
+        if self.call == 0:
             self.barrier.wait(SECONDS)
         return x
 
 
-def network(kind, seed, barrier=None):
-    """A network whose layers before and after `Meeting` are those of the kind."""
+def network(kind, seed, meeting=None):
+    """A network with two layers of the kind, and its data."""
     middle = {"norm": nn.BatchNorm1d(6), "drop": nn.Dropout(0.3), "plain": nn.Identity()}[kind]
-    layers = (nn.Linear(4, 6), middle, Meeting(barrier), nn.Tanh(), copy.deepcopy(middle))
+    meeting = nn.Identity() if meeting is None else meeting
+    layers = (nn.Linear(4, 6), middle, meeting, nn.Tanh(), copy.deepcopy(middle))
     model = nn.Sequential(*layers, nn.Linear(6, 1)).double()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -77,9 +80,18 @@ def same(one, two):
     return len(one) == len(two) and all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
 
 
-def training(kind, seed, barrier=None, **settings):
+@pytest.fixture(autouse=True)
+def often_switched():
+    """Threads switched every few microseconds, so that they meet inside of every call."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def training(kind, seed, **settings):
     """A task that trains a network; it is built here, because building draws random numbers."""
-    model, X, y = network(kind, seed, barrier)
+    model, X, y = network(kind, seed)
 
     def train():
         optimizer = ScaledGD(model.parameters(), **settings)
@@ -90,7 +102,7 @@ def training(kind, seed, barrier=None, **settings):
     return train
 
 
-def alone(task):
+def alone_in_one_thread(task):
     torch.manual_seed(5)
     return task()
 
@@ -100,13 +112,25 @@ def at_once(tasks):
     return together(tasks)
 
 
+def the_lock_is_free():
+    """Whether another thread can take it."""
+    taken = []
+
+    def take():
+        taken.append(alone().acquire(blocking=False))
+        if taken[0]:
+            alone().release()
+
+    in_a_thread(take)
+    return taken[0]
+
+
 @pytest.mark.parametrize("kind", ["norm", "plain"])
 def test_a_model_trains_to_the_same_bits_whatever_other_threads_do(kind):
-    barrier = threading.Barrier(THREADS)  # the first forward passes overlap, module by module
-    found = at_once([training(kind, seed, barrier) for seed in range(THREADS)])
+    found = at_once([training(kind, seed) for seed in range(THREADS)])
     for seed, mine in enumerate(found):
         assert not isinstance(mine, Exception), mine
-        assert same(mine, alone(training(kind, seed)))
+        assert same(mine, alone_in_one_thread(training(kind, seed)))
 
 
 def test_a_model_that_draws_trains_beside_others_that_do_not():
@@ -115,8 +139,18 @@ def test_a_model_that_draws_trains_beside_others_that_do_not():
     found = at_once([training(kind, seed) for seed, kind in enumerate(kinds)])
     for seed, mine in enumerate(found):
         assert not isinstance(mine, Exception), mine
-        assert same(mine, alone(training(kinds[seed], seed)))
+        assert same(mine, alone_in_one_thread(training(kinds[seed], seed)))
     assert torch.nn.modules.module._global_forward_pre_hooks == before
+
+
+def test_losses_that_draw_nothing_are_evaluated_at_the_same_time():
+    barrier = threading.Barrier(THREADS)
+    tasks = []
+    for seed in range(THREADS):
+        model, X, y = network("plain", seed, Meeting(barrier, call=5))
+        objective = ModuleObjective(model, nn.functional.mse_loss, X, y)
+        tasks.append(lambda o=objective, m=model: minimize(o, m, max_iterations=6).iterations)
+    assert together(tasks) == [6] * THREADS
 
 
 def in_a_thread(task):
@@ -140,54 +174,34 @@ def test_a_step_leaves_the_modules_that_another_thread_calls_alone():
     assert other.num_batches_tracked == len(calls)
 
 
-def test_steps_that_draw_in_two_threads_are_refused_and_change_nothing():
-    model, X, y = network("drop", 0)
-    other, *_ = network("drop", 1)
-    first = ScaledGD(model.parameters())
-    first.step(lambda: nn.functional.mse_loss(model(X), y))
-    second = ScaledGD(other.parameters())
-    in_a_thread(lambda: second.step(lambda: nn.functional.mse_loss(other(X), y)))
-    held = [p.detach().clone() for p in model.parameters()]
-    state = torch.get_rng_state()
-    with pytest.raises(RuntimeError, match=r"`ScaledGD.step\(closure\)` draws.*process of its own"):
-        first.step(lambda: nn.functional.mse_loss(model(X), y))
-    assert same([p.detach() for p in model.parameters()], held)
-    assert torch.equal(torch.get_rng_state(), state)
-    with pytest.raises(RuntimeError, match="draws random numbers"):  # so did its steps lie
-        second.step(lambda: nn.functional.mse_loss(other(X), y))
+def mask_of_a_step(kind):
+    """The masks that a model sees in one step, each evaluation its own."""
+    model, X, y = network(kind, 0)
+    masks = []
+    model[1].register_forward_hook(lambda module, args, output: masks.append(output == 0))
+    optimizer = ScaledGD(model.parameters())
+
+    def step():
+        masks.clear()
+        optimizer.step(lambda: nn.functional.mse_loss(model(X), y))
+        return list(masks)
+
+    return lambda: [step() for _ in range(6)]
 
 
-def test_of_threads_that_all_draw_anew_in_each_step_those_that_end_are_right():
-    found = at_once([training("drop", seed) for seed in range(THREADS)])
-    for seed, mine in enumerate(found):
-        if isinstance(mine, Exception):
-            assert "draws random numbers" in str(mine)
-        else:
-            assert same(mine, alone(training("drop", seed)))
+def test_of_threads_that_all_draw_each_has_one_mask_in_a_step_and_another_in_the_next():
+    for steps in at_once([mask_of_a_step("drop") for _ in range(THREADS)]):
+        assert not isinstance(steps, Exception), steps
+        for masks in steps:
+            assert len(masks) > 1
+            assert all(torch.equal(mask, masks[0]) for mask in masks)
+        assert not any(torch.equal(one[0], two[0]) for one, two in itertools.pairwise(steps))
+    assert the_lock_is_free()
 
 
-def two_steps_of_runs_by_turns():
-    """Two optimizers that draw, stepped by turns."""
-    torch.manual_seed(3)
-    runs = []
-    for seed in (0, 1):
-        model, X, y = network("drop", seed)
-        optimizer = ScaledGD(model.parameters())
-        runs.append((model, optimizer, lambda m=model, X=X, y=y: nn.functional.mse_loss(m(X), y)))
-    for _ in range(3):
-        for _, optimizer, loss in runs:
-            optimizer.step(loss)
-    return [p.detach() for model, *_ in runs for p in model.parameters()]
-
-
-def test_runs_that_draw_by_turns_in_one_thread_are_not_refused():
-    found = together([two_steps_of_runs_by_turns])
-    assert same(found[0], two_steps_of_runs_by_turns())
-
-
-def door(name, kind, seed, barrier=None):
+def door(name, kind, seed):
     """A run through one of the doors that replay one random state, built but not begun."""
-    model, X, y = network(kind, seed, barrier)
+    model, X, y = network(kind, seed)
     loss = nn.functional.mse_loss
     torch.manual_seed(9)  # an objective replays the state that it was built in
     if name == "module":
@@ -223,69 +237,68 @@ def test_every_door_ends_at_the_same_bits_in_a_thread(name, kind):
     found = at_once([door(name, kind, seed) for seed in range(3)])
     for seed, mine in enumerate(found):
         assert not isinstance(mine, Exception), mine
-        assert same(mine, alone(door(name, kind, seed)))
+        assert same(mine, alone_in_one_thread(door(name, kind, seed)))
 
 
-def test_a_state_asked_for_while_another_thread_replays_one_is_the_one_outside():
-    outside = RandomState.capture()
-    torch.manual_seed(77)
-    inner = RandomState.capture()
-    outside.restore()
-    moved = RandomState(torch.manual_seed(78).get_state())
-    outside.restore()
-    inside, done, seen = threading.Event(), threading.Event(), []
+def test_a_state_is_not_captured_while_another_thread_replays_one(monkeypatch):
+    monkeypatch.setattr(threads, "PATIENCE", 0.05)
+    outside, found = RandomState.capture(), []
 
-    def replay():
-        with inner.replayed() as drew:
-            torch.rand(3)
-            seen.append(drew())
-            inside.set()
-            done.wait(SECONDS)
-
-    worker = threading.Thread(target=replay)
-    worker.start()
-    inside.wait(SECONDS)
-    assert seen == [True]
-    assert RandomState.capture().same_as(outside)
-    moved.restore()  # to be put back by the other thread
-    assert RandomState.capture().same_as(moved)
-    done.set()
-    worker.join(SECONDS)
-    assert RandomState.capture().same_as(moved)
-    outside.restore()
-
-
-def test_a_loss_that_waits_for_one_that_draws_in_another_thread_does_not_hang(monkeypatch):
-    monkeypatch.setattr(turns, "PATIENCE", 0.05)
-    state, raised = RandomState.capture(), []
-
-    def draw():
+    def capture():
         try:
-            with state.replayed():
-                torch.rand(3)
+            found.append(RandomState.capture())
+        except RuntimeError as error:
+            found.append(error)
+
+    with RandomState(torch.Generator().manual_seed(77).get_state()).replayed() as drew:
+        assert not drew()
+        torch.rand(3)
+        assert drew()
+        in_a_thread(capture)
+    in_a_thread(capture)
+    assert isinstance(found[0], RuntimeError)
+    assert found[1].same_as(outside)
+
+
+def test_a_loss_that_waits_for_one_that_waits_for_it_does_not_hang(monkeypatch):
+    monkeypatch.setattr(threads, "PATIENCE", 0.05)
+    model, X, y = network("norm", 0)
+    optimizer, raised = ScaledGD(model.parameters()), []
+
+    def other():
+        try:
+            minimize(lambda x: (x**2).sum(), torch.ones(2))
         except RuntimeError as error:
             raised.append(str(error))
 
-    with state.replayed():
-        in_a_thread(draw)
-    assert "another thread has been evaluating a loss" in raised[0]
+    def closure():
+        in_a_thread(other)
+        return nn.functional.mse_loss(model(X), y)
+
+    optimizer.step(closure)
+    assert "Another thread has been evaluating a loss for 0.05 s" in raised[0]
     assert "process of its own" in raised[0]
+    assert the_lock_is_free()
 
 
-def test_the_numbers_of_a_generator_of_ones_own_need_no_turn(monkeypatch):
-    monkeypatch.setattr(turns, "PATIENCE", 0.05)
-    state, found = RandomState.capture(), []
+def test_a_thread_waits_on_as_long_as_others_take_the_lock():
+    class Busy(threads.ProcessLock):
+        waits = 0
 
-    def draw():
-        generator = torch.Generator().manual_seed(0)
-        with state.replayed() as drew:
-            found.append(torch.rand(3, generator=generator))
-            found.append(drew())
+        def acquire(self, timeout):
+            self.waits += 1
+            self.entries += self.waits < 4  # another thread, the first three times
+            return self.waits == 4 and super().acquire(timeout=timeout)
 
-    with state.replayed():
-        in_a_thread(draw)
-    assert torch.equal(found[0], torch.rand(3, generator=torch.Generator().manual_seed(0)))
-    assert found[1] is False
+    with Busy() as _, Busy() as _:
+        pass
+
+    class Stuck(Busy):
+        def acquire(self, timeout):
+            return False
+
+    with pytest.raises(RuntimeError, match="Another thread has been evaluating"), Stuck():
+        pass
 
 
 def test_parameters_are_one_threads_at_a_time():
@@ -331,6 +344,7 @@ def test_a_model_and_an_objective_are_one_threads_at_a_time():
                 other(lambda: minimize(shared, shared.initial()))
             return x
 
+    assert shared.at(shared.initial()).value > 0  # it draws nothing, so it need not wait
     model[2] = Elsewhere()
     again = ModuleObjective(model, nn.functional.mse_loss, X, y)
     minimize(again, model, max_iterations=1)
@@ -366,17 +380,20 @@ def test_estimators_and_linear_models_in_threads_end_at_the_same_bits():
     before = list(warnings.filters)
     for task, mine in zip(tasks, at_once(tasks), strict=True):
         assert not isinstance(mine, Exception), mine
-        assert same(mine, alone(task))
+        assert same(mine, alone_in_one_thread(task))
     assert warnings.filters == before
 
 
-def test_ignoring_a_warning_in_one_thread_leaves_the_filters_of_others():
+def test_ignored_warnings_leave_the_filters_as_they_were():
     before = list(warnings.filters)
-    with ignored("one"):
-        outer = ignored("two")
-        outer.__enter__()  # as another thread would, to leave after this one
-    warnings.warn("two, and ignored", stacklevel=1)
-    outer.__exit__(None, None, None)
+
+    def ignore():
+        for _ in range(50):
+            with ignored("two"):
+                warnings.warn("two, and ignored", stacklevel=1)
+        return True
+
+    assert together([ignore] * THREADS) == [True] * THREADS
     assert warnings.filters == before
     with pytest.warns(UserWarning, match="two"):
         warnings.warn("two", stacklevel=1)

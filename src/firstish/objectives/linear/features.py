@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from firstish.objectives.linear.sparse import compressed, parts, refuse_damaged
-from firstish.objectives.shared import ignored
+from firstish.objectives.threads import ignored
 
 _CALL = "LinearModel(features=...)"
 _INT32 = 2**31 - 1

@@ -13,8 +13,8 @@ from torch.func import functional_call
 
 from firstish.objectives.checks import check_loss
 from firstish.objectives.flatten import Layout, tensors_in
-from firstish.objectives.in_use import in_use
 from firstish.objectives.module.checksums import Described, checksum, of_module
+from firstish.objectives.threads import in_use
 
 _COPY = "Give each thread a model of its own, for example `copy.deepcopy(model)`."
 
@@ -54,8 +54,8 @@ class FunctionalLoss:
         self.names = list(named)
         self._names = [f"model.{name}" for name in named]
         self._loss = _Loss(self.model, loss_fn)
-        # During a call the module's parameters are replaced by the tensors of that call.
-        self._alone = in_use(self.model.modules(), f"the model of `{call}`. {_COPY}")
+        self._modules = list(self.model.modules())
+        self._shared = f"the model of `{call}`. {_COPY}"
 
     def is_of(self, module: nn.Module) -> bool:
         """True if `module` is the module passed, wrapped or unwrapped."""
@@ -86,7 +86,8 @@ class FunctionalLoss:
         swapped = dict(zip(self._names, self.layout.split(leaf), strict=True))
         swapped.update(buffers)
         try:
-            with self._alone:
+            with in_use(self._modules, self._shared):
+                # The module's parameters are replaced by those of this call meanwhile.
                 result: tuple[object, object] = functional_call(
                     self._loss, swapped, (inputs, targets)
                 )
