@@ -127,7 +127,7 @@ class Replay:
                     result = evaluate(*args)
                     if self.draws is None:
                         self.draws = drew()
-                    return result
             except BaseException:  # Ctrl-C may have interrupted `replayed` itself
                 outside.restore()
                 raise
+        return result
