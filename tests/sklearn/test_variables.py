@@ -91,7 +91,7 @@ def test_newtons_step_is_the_gradient_step_in_the_new_variables():
     torch.testing.assert_close(found, torch.tensor([1.0, 2, 3, 4, 5]), rtol=1e-6, atol=1e-6)
 
 
-def test_items_that_bend_little_are_left_out_and_made_up_for():
+def test_samples_of_little_curvature_are_omitted_and_d_is_rescaled():
     A, weights, curvatures = numbers(1, False)
     curvatures[::2] = 0.05  # less than half the mean
     few, weighed = A[1::2], weights[1::2] * curvatures[1::2, 0]
@@ -102,7 +102,7 @@ def test_items_that_bend_little_are_left_out_and_made_up_for():
     torch.testing.assert_close(T.mean, exact.mean)
 
 
-def test_nothing_is_made_of_items_that_all_are_flat():
+def test_nothing_is_made_of_samples_without_curvature():
     A, weights, curvatures = numbers(1, False)
     assert whitened(A, weights, 0 * curvatures, 0.1, True) is None
     T = diagonal(A, weights, 0 * curvatures, 0.1, True)

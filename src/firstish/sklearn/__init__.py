@@ -1,8 +1,4 @@
-"""Estimators for scikit-learn whose fits set their own step; `import firstish` does not load them.
-
-scikit-learn's names inside are absolute imports: this package is `firstish.sklearn`, and nothing
-of it is found under `sklearn`.
-"""
+"""Linear estimators for scikit-learn; `import firstish` does not import them."""
 
 from firstish.sklearn.logistic import ScaledLogisticRegression
 from firstish.sklearn.ridge import ScaledRidge

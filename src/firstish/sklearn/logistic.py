@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from firstish.methods.base import AnyMethod
 from firstish.objectives.linear.families import Family, Logistic, Multinomial
-from firstish.sklearn.checks import above, sample_weights, samples, settings
+from firstish.sklearn.checks import check_number, check_settings, check_sparse, checked_weights
 from firstish.sklearn.fitting import Task, fit
 from firstish.sklearn.variables import Array
 
-LEAST_PRIOR = 1e-6  # taken for that of a class whose items all have weight 0
+LEAST_PRIOR = 1e-6  # for a class whose samples all have weight 0
 
 
 class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -27,27 +27,29 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
 
         C sum_i s_i loss(<a_i, w> + b, y_i) + 1/2 |w|^2
 
-    The loss is log(1 + e^-z) for two classes, and for more that of softmax with a row of weights
-    for every class. s_i is the sample's weight times its class's; b is not penalised. X is neither
-    centred nor scaled in the objective: a change of variables that leaves it as it is makes the
-    Hessian nearly the identity (`precondition`). Fits are deterministic, in float64.
+    The loss is log(1 + e^-z) for two classes, and softmax cross-entropy with a row of weights per
+    class for more. s_i is the weight of the sample times that of its class; b is not penalised. X
+    is neither centred nor scaled in the objective. A change of variables (`precondition`) makes the
+    Hessian nearly the identity and leaves the objective unchanged. Fits are deterministic, in
+    float64.
 
     Args:
-        C: inverse of the strength of the penalty; `np.inf` for none.
-        fit_intercept: whether there is a b.
+        C: inverse strength of the penalty; `np.inf` for none.
+        fit_intercept: True to fit b.
         class_weight: a mapping from classes to weights, "balanced", or None for 1.
-        tol: stop when no entry of the gradient of the mean loss is larger, as lbfgs does there.
-        max_iter: most iterations.
-        warm_start: start from the last fit's coefficients.
-        method: "lazy" by default; "CGMR" or any other that `firstish.minimize` takes.
-        precondition: whether the method takes its steps in the other variables.
+        tol: stop when no entry of the gradient of the mean loss is larger in magnitude, as
+            scikit-learn's lbfgs does.
+        max_iter: the largest number of iterations.
+        warm_start: True to start from the coefficients of the last fit.
+        method: "lazy" by default; "CGMR" or any other method of `firstish.minimize`.
+        precondition: True to run the method in the changed variables.
 
     Attributes:
         coef_: (1, features) for two classes, else (classes, features).
         intercept_: (1,) or (classes,); zeros without an intercept.
         classes_: the labels, sorted.
-        n_iter_: iterations, (1,).
-        n_features_in_: columns of X.
+        n_iter_: the number of iterations, (1,).
+        n_features_in_: the number of columns of X.
         feature_names_in_: their names, if X had any.
 
     Examples:
@@ -89,9 +91,9 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
             y: a label for each sample.
             sample_weight: at least 0, one for each sample; 1 by default.
         """
-        above("ScaledLogisticRegression", "C", self.C, 0.0)
-        settings(self)
-        samples(self, X, "fit")
+        check_number("ScaledLogisticRegression", "C", self.C, zero=False)
+        check_settings(self)
+        check_sparse(self, X, "fit")
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
@@ -100,7 +102,7 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
                 "`ScaledLogisticRegression.fit(X, y)` needs samples of at least 2 classes, got "
                 f"one class, {classes[0]}."
             )
-        before = self._before(classes, X.shape[1]) if self.warm_start else None
+        before = self._last_fit(classes, X.shape[1]) if self.warm_start else None
         weights = self._weights(X, y, classes, labels, sample_weight)
         task = Task(
             A=X,
@@ -126,7 +128,7 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         self.coef_ = rows[:, : X.shape[1]].copy()
         self.intercept_ = rows[:, -1].copy() if self.fit_intercept else np.zeros(len(rows))
         if len(rows) > 1:
-            # A number added to all of them changes no probability; these are scikit-learn's.
+            # Adding a number to all changes no probability; scikit-learn's have mean 0.
             self.intercept_ -= self.intercept_.mean()
         self.n_iter_ = np.array([found.iterations], dtype=np.int32)
         return self
@@ -134,17 +136,17 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     def decision_function(self, X: Any) -> Array:
         """The scores: (samples,), positive for `classes_[1]`, or (samples, classes)."""
         check_is_fitted(self)
-        samples(self, X, "decision_function")
+        check_sparse(self, X, "decision_function")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         z: Array = X @ self.coef_.T + self.intercept_
         return z[:, 0] if z.shape[1] == 1 else z
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each sample."""
+        """The most probable class of each sample."""
         z = self.decision_function(X)
         index = (z > 0).astype(np.intp) if z.ndim == 1 else z.argmax(axis=1)
-        likeliest: NDArray[Any] = self.classes_[index]
-        return likeliest
+        predicted: NDArray[Any] = self.classes_[index]
+        return predicted
 
     def predict_log_proba(self, X: Any) -> Array:
         """The logarithms of the probabilities, (samples, classes)."""
@@ -159,8 +161,8 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         probabilities: Array = np.exp(self.predict_log_proba(X))
         return probabilities
 
-    def _before(self, classes: NDArray[Any], features: int) -> Array | None:
-        """The last fit's rows, if they are of the same classes and features."""
+    def _last_fit(self, classes: NDArray[Any], features: int) -> Array | None:
+        """The rows of the last fit, if it had the same classes and number of features."""
         known = getattr(self, "classes_", None)
         if known is None or not np.array_equal(known, classes) or self.coef_.shape[1] != features:
             return None
@@ -175,7 +177,7 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         given: ArrayLike | None,
     ) -> Array | None:
         """The weight of each sample times that of its class; None if all are 1."""
-        weights = sample_weights(X, given)
+        weights = checked_weights(X, given)
         if self.class_weight is None:
             return weights
         balanced = {} if weights is None else {"sample_weight": weights}
@@ -193,7 +195,7 @@ def _family(classes: int) -> Family:
 
 
 def _start(priors: Array, features: int, intercept: bool) -> Array:
-    """Rows with w = 0, and the b that is best with it."""
+    """Rows with w = 0 and the best b for it."""
     rows = 1 if len(priors) == 2 else len(priors)
     start = np.zeros((rows, features + intercept))
     if intercept:

@@ -11,34 +11,34 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from firstish.methods.base import AnyMethod
 from firstish.objectives.linear.families import LeastSquares
-from firstish.sklearn.checks import above, sample_weights, samples, settings
+from firstish.sklearn.checks import check_number, check_settings, check_sparse, checked_weights
 from firstish.sklearn.fitting import Task, as_tensor, fit
 from firstish.sklearn.variables import Array
 
 
 class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Linear regression by a method that sets its own step; the objective of Ridge.
+    """Linear regression by a method that sets its own step; scikit-learn's objective of Ridge.
 
         sum_i s_i (<a_i, w> + b - y_i)^2 + alpha |w|^2
 
-    s_i is the sample's weight; b is not penalised. X is neither centred nor scaled in the
+    s_i is the weight of the sample; b is not penalised. X is neither centred nor scaled in the
     objective; see `ScaledLogisticRegression` for the change of variables.
 
     Args:
         alpha: the strength of the penalty, at least 0.
-        fit_intercept: whether there is a b.
-        tol: stop when no entry of the gradient is larger than this share of the largest at w = 0
-            with the best b, so that the units of y do not matter.
-        max_iter: most iterations.
-        warm_start: start from the last fit's coefficients.
-        method: "lazy" by default; "CGMR" or any other that `firstish.minimize` takes.
-        precondition: whether the method takes its steps in variables that suit the data.
+        fit_intercept: True to fit b.
+        tol: stop when no entry of the gradient is larger in magnitude than this fraction of the
+            largest at w = 0 with the best b, so that the units of y do not matter.
+        max_iter: the largest number of iterations.
+        warm_start: True to start from the coefficients of the last fit.
+        method: "lazy" by default; "CGMR" or any other method of `firstish.minimize`.
+        precondition: True to run the method in the changed variables.
 
     Attributes:
-        coef_: (features,), or (targets, features) where y has two axes.
+        coef_: (features,), or (targets, features) if y has two axes.
         intercept_: a number, or (targets,).
-        n_iter_: iterations.
-        n_features_in_: columns of X.
+        n_iter_: the number of iterations.
+        n_features_in_: the number of columns of X.
         feature_names_in_: their names, if X had any.
 
     Examples:
@@ -75,9 +75,9 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
             y: a number for each sample, or several, (samples, targets).
             sample_weight: at least 0, one for each sample; 1 by default.
         """
-        above("ScaledRidge", "alpha", self.alpha, 0.0, itself=True)
-        settings(self)
-        samples(self, X, "fit")
+        check_number("ScaledRidge", "alpha", self.alpha, zero=True)
+        check_settings(self)
+        check_sparse(self, X, "fit")
         X, y = validate_data(
             self,
             X,
@@ -89,7 +89,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
             y_numeric=True,
         )
         y = np.ascontiguousarray(y, dtype=np.float64)
-        weights = sample_weights(X, sample_weight)
+        weights = checked_weights(X, sample_weight)
         task = Task(
             A=X,
             targets=as_tensor(y),
@@ -103,12 +103,12 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         start = np.zeros((rows, X.shape[1] + self.fit_intercept))
         if self.fit_intercept:
             start[:, -1] = mean
-        before = self._before(start.shape) if self.warm_start else None
+        before = self._last_fit(start.shape) if self.warm_start else None
         found = fit(
             task,
             start if before is None else before,
             method=self.method,
-            tol=self.tol * _largest_slope(X, y - mean, weights),
+            tol=self.tol * _largest_gradient(X, y - mean, weights),
             max_iter=self.max_iter,
             precondition=self.precondition,
         )
@@ -124,13 +124,13 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
     def predict(self, X: Any) -> Array:
         """The predicted numbers, shaped like y."""
         check_is_fitted(self)
-        samples(self, X, "predict")
+        check_sparse(self, X, "predict")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         predicted: Array = X @ self.coef_.T + self.intercept_
         return predicted
 
-    def _before(self, shape: tuple[int, int]) -> Array | None:
-        """The last fit's rows, if there are as many of them."""
+    def _last_fit(self, shape: tuple[int, int]) -> Array | None:
+        """The rows of the last fit, if they have this shape."""
         if not hasattr(self, "coef_"):
             return None
         coef = np.atleast_2d(self.coef_)
@@ -144,9 +144,9 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         return tags
 
 
-def _largest_slope(X: Any, residual: Array, weights: Array | None) -> float:
-    """The largest entry of the gradient of half the mean square, by w, at w = 0."""
+def _largest_gradient(X: Any, residual: Array, weights: Array | None) -> float:
+    """The largest entry, in magnitude, of the gradient by w of half the mean square, at w = 0."""
     if weights is None:
         return float(np.abs(X.T @ residual).max()) / len(residual)
-    weighed = (residual.T * weights).T
-    return float(np.abs(X.T @ weighed).max()) / float(weights.sum())
+    weighted = (residual.T * weights).T
+    return float(np.abs(X.T @ weighted).max()) / float(weights.sum())

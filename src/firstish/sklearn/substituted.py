@@ -1,4 +1,4 @@
-"""f in other variables, f(x + T u), for a T in which the Hessian is easier."""
+"""A linear change of variables, f(x + T u), for a better conditioned Hessian."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from firstish.objectives.base import Order, Point, Product
 
 
 class Substitution(Protocol):
-    """An invertible linear map T, from the variables u that a method sees to changes of x."""
+    """An invertible linear map T from the variables u of the method to changes of x."""
 
     def forward(self, u: Tensor) -> Tensor:
-        """T u, in a new tensor."""
+        """T u in a new tensor."""
 
     def transposed(self, g: Tensor) -> Tensor:
-        """T'g, in a new tensor: a derivative by x to one by u."""
+        """T'g in a new tensor: the derivative by u from that by x."""
 
 
 class Substituted:
-    """f(x + T u) as a function of u: a method takes its steps in u, from u = 0.
+    """f(x + T u) as a function of u, to be minimised from u = 0.
 
-    The values are those of f, so only the path to the minimiser changes. A point u carries its
-    x + T u along, and whatever f keeps there with it: a step costs one T and one T' more.
+    The values are those of f; only the path to the minimiser changes. A point u holds the point
+    x + T u of f, with what that has cached. A step costs one more product with T and with T'.
 
     Args:
-        origin: the point x of f; what is known of it is not computed again.
+        origin: the point x of f, which is not evaluated again.
         substitution: T.
 
     Examples:
@@ -63,7 +63,7 @@ class Substituted:
 
 
 class SubstitutedPoint(Point):
-    """A point u, and the point x + T u of f, which evaluates and counts."""
+    """A point u; its `inner` point x + T u of f evaluates and counts."""
 
     _image: tuple[Tensor, Tensor] | None = None  # the last p, and T p
 
@@ -94,11 +94,11 @@ class SubstitutedPoint(Point):
         """T'HT v; 2 oracle calls after the gradient."""
         if self._last_product is None or self._last_product[0] is not v:
             u = self._along(v)
-            self._last_product = (v, self._seen_from(v, u, self.inner.hvp(u)))
+            self._last_product = (v, self._pulled_back(v, u, self.inner.hvp(u)))
         return self._last_product[1]
 
     def curvature(self, v: Tensor) -> float:
-        """<v, T'HT v>, at the price that f has for it."""
+        """<v, T'HT v>, at the cost of a curvature of f."""
         return self.inner.curvature(self._along(v))
 
     def at(self, x: Tensor, order: Order = 2) -> Point:
@@ -106,26 +106,26 @@ class SubstitutedPoint(Point):
         return self.objective.at(x, order)
 
     def along(self, p: Tensor, alpha: float, order: Order = 2) -> Point:
-        """The point u + alpha p; T p is kept for the next trial."""
+        """The point u + alpha p; T p is cached for the next trial."""
         inner = self.inner.along(self._along(p), alpha, order)
         return SubstitutedPoint(self.objective, add(self.x, p, alpha), inner, order)
 
     def accept(self) -> None:
-        """Tell the point of f that it became the current one."""
+        """Make this the current point."""
         self.inner.accept()
         self.aux = self.inner.aux
 
     def release(self) -> None:
-        """Drop what the point of f holds."""
+        """Free what the point of f holds."""
         self.inner.release()
         self._image = None
 
     def inherited(self) -> tuple[Any, ...]:
-        """The x that was carried along, and what the point of f has from those before it."""
+        """x + T u, which u alone does not give to the bit, and what the point of f inherited."""
         return (self.inner.x, *self.inner.inherited())
 
     def inherit(self, what: tuple[Any, ...]) -> None:
-        """Have the x and the rest of the point that `inherited` was asked of."""
+        """Restore what `inherited` returned."""
         x, *rest = what
         self.inner = self.inner.at(x, self.order)
         self.inner.inherit(tuple(rest))
@@ -135,8 +135,8 @@ class SubstitutedPoint(Point):
             self._image = (p, self.substitution.forward(p))
         return self._image[1]
 
-    def _seen_from(self, v: Tensor, u: Tensor, product: Product) -> Product:
-        """The product in the variables v, u being T v: an error of <u,Hu> is one of <v,T'HTv>."""
+    def _pulled_back(self, v: Tensor, u: Tensor, product: Product) -> Product:
+        """T'Hu for u = T v; the error of <u,Hu> is that of <v,T'HTv>."""
         vector = self.substitution.transposed(product.vector)
         if product.relative_error == 0 and product.absolute_error == 0:
             return Product(vector)

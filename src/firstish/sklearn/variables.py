@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 BLOCKS = 2**22  # cap on the numbers in one matrix per score, 32 MB
 SHARED = 2**24  # cap on the numbers in one matrix for all scores, 128 MB
 CHUNK = 4096  # rows of a dense A that are weighted at a time
-LEAST_SHARE = 0.5  # of the mean curvature: samples with less are omitted from G
+LEAST_CURVATURE = 0.5  # samples with less, in units of the mean, are omitted from G
 DIGITS = 1e-12  # times the largest entry of G, added to its diagonal
 
 
@@ -129,10 +129,10 @@ def diagonal(A: Any, weights: Array, curvatures: Array, lam: float, intercept: b
     mean, second = weights @ A, _squares(A, weights)
     if intercept:
         second -= mean * mean
-    spread = np.outer(total, np.maximum(second, 0)) + lam
-    spread = np.maximum(spread, DIGITS * spread.max(1, keepdims=True))
-    spread[spread == 0] = 1
-    return _variables(1 / np.sqrt(spread), mean[None] if intercept else None, total)
+    G = np.outer(total, np.maximum(second, 0)) + lam
+    G = np.maximum(G, DIGITS * G.max(1, keepdims=True))
+    G[G == 0] = 1
+    return _variables(1 / np.sqrt(G), mean[None] if intercept else None, total)
 
 
 def whitened(
@@ -160,16 +160,16 @@ def _root(
     total = float(weights @ curvature)
     # If the classes are well separated, few samples have most of the curvature. The others are
     # omitted, and d is rescaled to the same sum.
-    kept = np.flatnonzero(curvature >= LEAST_SHARE * total)
+    kept = np.flatnonzero(curvature >= LEAST_CURVATURE * total)
     d = weights[kept] * curvature[kept]
     mean = np.zeros(A.shape[1])
     if not total > 0:
         return None, mean
     d *= total / d.sum()
     if intercept:
-        share = np.zeros(A.shape[0])
-        share[kept] = d / total
-        mean = share @ A
+        fraction = np.zeros(A.shape[0])
+        fraction[kept] = d / total
+        mean = fraction @ A
     G = _sparse_gram(A, kept, d, mean) if sp.issparse(A) else _dense_gram(A, kept, d, mean)
     G.flat[:: len(G) + 1] += lam + DIGITS * np.abs(G).max()
     L, info = torch.linalg.cholesky_ex(torch.from_numpy(G))

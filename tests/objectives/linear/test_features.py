@@ -4,7 +4,7 @@ import pytest
 import torch
 from linear_cases import CASES, SETTINGS, make
 
-from firstish.objectives.linear.features import _turned
+from firstish.objectives.linear.features import _transposed
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CS")
@@ -22,7 +22,7 @@ def test_the_transposed_features_are_torchs(shape, index):
         A.shape,
         check_invariants=True,
     )
-    mine, theirs = _turned(A), A.transpose(0, 1).to_sparse_csr()
+    mine, theirs = _transposed(A), A.transpose(0, 1).to_sparse_csr()
     assert mine.shape == theirs.shape
     assert torch.equal(mine.values(), theirs.values())
     assert torch.equal(mine.col_indices(), theirs.col_indices().to(index))
@@ -30,7 +30,7 @@ def test_the_transposed_features_are_torchs(shape, index):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_bends_are_the_diagonal_of_each_items_hessian(case):
+def test_score_curvatures_are_the_diagonal_of_each_samples_hessian(case):
     made = make(case, SETTINGS["decay"])
     x = torch.linspace(-0.5, 0.5, made.size)
     point = made.linear.at(x)

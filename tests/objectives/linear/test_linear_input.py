@@ -22,8 +22,8 @@ def model(features=A, targets=ZEROS, family=None, **more):
     [
         (np.ones((3, 2)), TypeError, r"must be a tensor or .* got ndarray.*as_tensor"),
         (csr_matrix(np.eye(3, dtype=int)), TypeError, r"float32 or float64, got torch.int64"),
-        (A[:, 0], ValueError, r"a row for each item.*\(3,\)"),
-        (torch.ones(0, 2), ValueError, r"at least one item.*\(0, 2\)"),
+        (A[:, 0], ValueError, r"one row per sample.*\(3,\)"),
+        (torch.ones(0, 2), ValueError, r"at least one sample.*\(0, 2\)"),
         (torch.ones(3, 0), ValueError, r"one feature.*\(3, 0\)"),
         (A.long(), TypeError, r"float32 or float64, got torch.int64.*double"),
         (A.half(), TypeError, r"got torch.float16"),

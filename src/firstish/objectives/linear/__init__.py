@@ -1,1 +1,1 @@
-"""Linear models: points that keep A x, so that few passes over A are made."""
+"""Linear models, whose points keep A x to save passes over A."""

@@ -1,4 +1,4 @@
-"""The features A of a linear model: A x and A'r, dense or sparse, with or without an intercept."""
+"""The features A of a linear model, dense or sparse: A x and A'r, with or without an intercept."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from firstish.objectives.linear.sparse import compressed, parts, refuse_damaged
+from firstish.objectives.linear.sparse import arrays, check_indices, to_csr
 from firstish.objectives.threads import ignored
 
 _CALL = "LinearModel(features=...)"
 _INT32 = 2**31 - 1
-# Said by torch once per process to whoever makes the first CSR tensor.
+# A warning of torch at the first CSR tensor of a process.
 _BETA = "Sparse CSR tensor support is in beta"
 
 
 class Features:
-    """A, and a column of ones after its last where there is an intercept.
+    """A, with a last column of ones if there is an intercept.
 
-    x is a row of weights for each score, one after the other: (columns, width) flattened, the
-    intercept last in each. With one score for an item (`columns` None) x is that row.
+    x has a row of weights for each score, shape (columns, width) flattened, with the intercept last
+    in each row.
 
     Args:
-        A: a row for each item; strided or sparse.
-        intercept: whether each row of x ends with a number that is added to the scores.
-        columns: how many scores an item has; None for one without an axis of its own.
+        A: one row per sample; dense or sparse.
+        intercept: True if each row of x ends with an intercept.
+        columns: the number of scores per sample; None for scores of shape (n,).
     """
 
     def __init__(self, A: Tensor, intercept: bool, columns: int | None) -> None:
@@ -37,7 +37,7 @@ class Features:
         self._columns = columns
         self._sparse = A.layout != torch.strided
         if self._sparse:
-            self._A, self._At = _compressed(A)
+            self._A, self._At = _csr_pair(A)
         else:
             self._A = A
 
@@ -47,14 +47,14 @@ class Features:
             weights = x[:-1] if self._intercept else x
             z = self._A @ weights
             return z.add_(x[-1]) if self._intercept else z
-        # In this order of storage BLAS multiplies a tall A faster than by the transposed view.
+        # With this memory layout BLAS is faster for a tall A than with the transposed view.
         Xt = x.view(self._columns, self.width).T.contiguous()
         if not self._intercept:
             return self._A @ Xt
         return (self._A @ Xt[:-1]).add_(Xt[-1])
 
     def transposed(self, r: Tensor) -> Tensor:
-        """A'r, r shaped like the scores: a new vector like x."""
+        """A'r for an r shaped like the scores; a new vector shaped like x."""
         if self._columns is None:
             g = self._At @ r if self._sparse else self._A.T @ r
             return torch.cat([g, r.sum().view(1)]) if self._intercept else g
@@ -65,25 +65,25 @@ class Features:
 
 
 class SparseMatrix(Protocol):
-    """SciPy's, which need not be installed."""
+    """A sparse matrix of SciPy, which need not be installed."""
 
     def tocsr(self) -> Any:
-        """Compressed by rows."""
+        """The matrix in CSR format."""
 
 
 def from_scipy(matrix: SparseMatrix, call: str = _CALL) -> Tensor:
-    """A tensor that shares the memory of a SciPy matrix by rows; of another, a copy."""
-    A = compressed(matrix, call)
+    """A SciPy matrix as a CSR tensor; one in canonical CSR format shares its memory."""
+    A = to_csr(matrix, call)
     if not A.has_canonical_format:
         A = A.copy()
         A.sum_duplicates()
     with ignored("The given NumPy array is not writable", _BETA):
-        crow, col, entries = map(torch.from_numpy, parts(A, "indptr", "indices", "data"))
+        crow, col, entries = map(torch.from_numpy, arrays(A, "indptr", "indices", "data"))
         return torch.sparse_csr_tensor(crow, col, entries, A.shape, check_invariants=False)
 
 
 def check_features(A: object) -> Tensor:
-    """The features as they will be used, or an error that says what is wrong with them."""
+    """The features as a detached tensor; raises if they cannot be used."""
     if hasattr(A, "tocsr"):
         A = from_scipy(A)
     if not isinstance(A, Tensor):
@@ -93,7 +93,7 @@ def check_features(A: object) -> Tensor:
         )
     if A.ndim != 2 or 0 in A.shape:
         raise ValueError(
-            f"`{_CALL}` must have a row for each item and at least one item and one feature, "
+            f"`{_CALL}` must have one row per sample, with at least one sample and one feature, "
             f"got shape {tuple(A.shape)}."
         )
     if A.dtype not in (torch.float32, torch.float64):
@@ -101,16 +101,16 @@ def check_features(A: object) -> Tensor:
             f"`{_CALL}` must be float32 or float64, got {A.dtype}. "
             "Convert them, for example with `.double()`."
         )
-    refuse_damaged(A, _CALL)
+    check_indices(A, _CALL)
     A = A.detach()
     entries = A if A.layout == torch.strided else _entries(A)
-    # A sum is finite only where all its terms are, and makes no copy; it may also overflow.
+    # The sum makes no copy. If it is not finite, an entry is not, or it overflowed.
     if not bool(entries.sum().isfinite()):
         bad = int((~entries.isfinite()).sum())
         if bad:
             raise ValueError(
-                f"`{_CALL}` has {bad} entries that are not finite. Fill them in or leave those "
-                "items out."
+                f"`{_CALL}` has {bad} entries that are not finite. Impute them, or remove those "
+                "samples."
             )
     return A
 
@@ -121,23 +121,23 @@ def _entries(A: Tensor) -> Tensor:
     return A.values()
 
 
-def _compressed(A: Tensor) -> tuple[Tensor, Tensor]:
-    """A and A' by rows: a product by the columns of a CSR tensor is a hundred times slower.
+def _csr_pair(A: Tensor) -> tuple[Tensor, Tensor]:
+    """A and A' in CSR format: torch's product with a transposed CSR tensor is 100 times slower.
 
-    Indices of 32 bits are what MKL takes; it would convert longer ones at every product.
+    With 32-bit indices, since MKL would convert 64-bit ones at every product.
     """
     with ignored(_BETA):
         A = A.to_sparse_csr()
-        return _short(A), _short(_turned(A))
+        return _with_int32(A), _with_int32(_transposed(A))
 
 
-def _turned(A: Tensor) -> Tensor:
-    """A' by rows; on the CPU ten times faster than torch's own conversion."""
+def _transposed(A: Tensor) -> Tensor:
+    """A' in CSR format; on the CPU ten times faster than torch's own conversion."""
     if A.device.type != "cpu" or A.shape[1] > 2**32:
         return A.transpose(0, 1).to_sparse_csr()
     rows, columns = A.shape
     ends, column, entry = (t.numpy() for t in (A.crow_indices(), A.col_indices(), A.values()))
-    # NumPy's stable sort takes time in proportion to the entries for 16 bits, and only for those.
+    # NumPy's stable sort is a radix sort, in linear time, for integers of 16 bits only.
     order = np.argsort((column & 0xFFFF).astype(np.uint16), kind="stable")
     if columns > 0x10000:
         high = (column >> 16)[order]
@@ -154,7 +154,7 @@ def _turned(A: Tensor) -> Tensor:
     )
 
 
-def _short(A: Tensor) -> Tensor:
+def _with_int32(A: Tensor) -> Tensor:
     if A.values().numel() > _INT32 or max(A.shape) > _INT32:
         return A
     crow, col = A.crow_indices().int(), A.col_indices().int()

@@ -1,4 +1,4 @@
-"""f as the loss of a linear model: points that keep A x, so that few passes over A are made."""
+"""The loss of a linear model, whose points keep A x to save passes over A."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from firstish.objectives.penalty import L2Penalty
 from firstish.scaling import Angle
 
 REFRESH = 50
-"""z is computed from x again after so many steps, for z + alpha A p drifts by rounding."""
+"""Steps after which z is recomputed from x, because the updates z + alpha A p add up rounding."""
 
 
 class LinearModel:
     """f(x) = sum_i w_i loss(z_i, y_i) / sum_i w_i + weight_decay/2 |x|^2 with z = A x.
 
-    A point keeps its scores z, so that a pass over A is made only for what is new: the gradient is
-    A'r (one pass), the curvature along it <Ag, D Ag> (one), the product A'(D Ag) (another), and a
-    trial x + alpha p has the scores z + alpha A p (none, once A p is known). A unit-step iteration
-    of the CG scale makes 2 passes and one of MR or GM makes 3, where autograd makes 4; `passes`
-    counts them, `oracle_calls` stay in the paper's unit. Every `REFRESH` steps z is computed anew.
+    A point keeps its scores z, which saves passes over A: the gradient A'r takes one, the curvature
+    along it <Ag, D Ag> one, the product A'(D Ag) another, and a trial x + alpha p none once A p is
+    known, because its scores are z + alpha A p. A unit-step iteration takes 2 passes with the CG
+    scale and 3 with MR or GM, against 4 with autograd. `passes` counts them; `oracle_calls` are in
+    the paper's unit. z is recomputed every `REFRESH` steps.
 
-    x is a row of weights for each score, flattened; `initial()` has its size.
+    x has a row of weights for each score, flattened; `initial()` has its size.
 
     Args:
-        features: A, a row for each item: a strided tensor or a sparse one, or a sparse matrix of
-            SciPy, float32 or float64. A strided one is not copied, so do not write to it any more.
-        targets: y; see the family for what they may be.
+        features: A, with a row for each sample: a dense or sparse tensor or a sparse matrix of
+            SciPy, float32 or float64. A dense tensor is not copied and must not be modified.
+        targets: y; their form depends on the family.
         family: `families.Logistic()`, `Multinomial()`, `LeastSquares()` or `Poisson()`.
-        sample_weight: w, at least 0, one for each item; all equal by default.
+        sample_weight: w, at least 0, one for each sample; all equal by default.
         weight_decay: lambda in the formula above.
-        intercept: add a number to each score, the last entry of its row of x, as a column of ones
-            in A would.
-        penalise_intercept: whether the weight decay applies to it too.
-        process_group: of `torch.distributed`; features and targets are then this process's rows,
-            at least one, and f the mean over those of all.
+        intercept: True to add the last entry of each row of x to its score, like a last column of
+            ones in A.
+        penalise_intercept: True to apply the weight decay to the intercepts too.
+        process_group: of `torch.distributed`; features and targets are then the rows of this
+            process, at least one, and f is the mean over those of all processes.
 
     Examples:
         >>> import firstish
@@ -89,9 +89,9 @@ class LinearModel:
         self.group = Group(process_group, A.device)
         if process_group is None:
             warn_if_not_joined("LinearModel")
-        self._looked = self.group.alone
+        self._checked = self.group.alone
         self._total = sum(self.group.gather(mine))
-        # The size alone does not tell an intercept from a column more.
+        # Not the size of x alone: an intercept and an additional column give the same size.
         weights = (A.shape[1], self.loss.columns, getattr(family, "pinned", None))
         penalties = (weight_decay, intercept, penalise_intercept)
         settings = repr((weights, A.dtype, type(family).__qualname__, penalties))
@@ -110,7 +110,7 @@ class LinearModel:
         return LinearPoint(self, x, order)
 
     def check_vector(self, x: Tensor) -> None:
-        """Refuse a vector that is not one of this objective's."""
+        """Raise unless x has the size, dtype and device of this objective."""
         size = self.features.size
         if x.numel() != size or x.dtype != self.dtype or x.device != self.device:
             raise ValueError(
@@ -118,10 +118,10 @@ class LinearModel:
                 f"but the objective has {size} ({self.dtype}, {self.device})."
             )
 
-    def first_look(self, x: Tensor) -> None:
-        """Before the first evaluation: see whether all ranks start at the same point."""
-        if not self._looked:
-            self._looked = True
+    def check_once(self, x: Tensor) -> None:
+        """Check before the first evaluation that all ranks start at the same point."""
+        if not self._checked:
+            self._checked = True
             require_same(self.group, {"starting point": checksum(x)}, "LinearModel")
 
     def scores(self, x: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ class LinearModel:
         return self.features.times(x)
 
     def mean(self, losses: Tensor) -> float:
-        """The weighted mean over items, summed in float64."""
+        """The weighted mean over the samples, summed in float64."""
         if self._weights is None:
             wide = torch.float32 if losses.device.type == "mps" else torch.float64
             mine = losses.sum(dtype=wide).item()
@@ -139,23 +139,23 @@ class LinearModel:
         return sum(self.group.gather(mine)) / self._total
 
     def pull_back(self, r: Tensor, of: Tensor) -> Tensor:
-        """A'(w r) / sum w + weight_decay `of`: a derivative by z to one by x; one pass.
+        """A'(w r) / sum w + weight_decay `of`, the derivative by x from r, that by z; one pass.
 
-        r is written to.
+        r is overwritten.
         """
         self.meter.passes += 1
-        vector = self.group.all_sum(self.features.transposed(self._weighed(r))).div_(self._total)
+        vector = self.group.all_sum(self.features.transposed(self._weighted(r))).div_(self._total)
         return self.penalty.plus_derivative(vector, of)
 
-    def form(self, t: Tensor, u: Tensor, v: Tensor) -> float:
-        """<t, w u> / sum w + weight_decay <v, v>, t being A v: the curvature along v if u = D t.
+    def quadratic_form(self, t: Tensor, u: Tensor, v: Tensor) -> float:
+        """<t, w u> / sum w + weight_decay <v, v>, which is <v, Hv> for t = A v and u = D t.
 
-        u is written to.
+        u is overwritten.
         """
-        mine = dot(t.reshape(-1), self._weighed(u).reshape(-1))
+        mine = dot(t.reshape(-1), self._weighted(u).reshape(-1))
         return sum(self.group.gather(mine)) / self._total + 2 * self.penalty.value(v)
 
-    def _weighed(self, r: Tensor) -> Tensor:
+    def _weighted(self, r: Tensor) -> Tensor:
         if self._weights is None:
             return r
         return r.mul_(self._weights if r.ndim == 1 else self._weights.unsqueeze(1))
@@ -165,8 +165,8 @@ class LinearPoint(Point):
     """A point of a `LinearModel`."""
 
     _z: Tensor | None = None  # A x
-    _age = 0  # steps since it was computed from x itself
-    _known: Tensor | None = None  # what the derivatives of the loss need of z
+    _age = 0  # steps since z was computed from x
+    _known: Tensor | None = None  # a function of z for the derivatives of the loss
     _image: tuple[Tensor, Tensor] | None = None  # the last v, and A v
 
     def __init__(self, objective: LinearModel, x: Tensor, order: Order) -> None:
@@ -183,10 +183,7 @@ class LinearPoint(Point):
         return self.objective.at(x, order)
 
     def along(self, p: Tensor, alpha: float, order: Order = 2) -> Point:
-        """The point x + alpha p, with the scores z + alpha A p.
-
-        A p is known if a product along p was made here, and is kept for the next trial if not.
-        """
+        """The point x + alpha p with the scores z + alpha A p; A p is kept for the next trial."""
         new = self.objective.at(add(self.x, p, alpha), order)
         if self._age + 1 < REFRESH:
             new._z = add(self._scores(), self._along(p), alpha)
@@ -194,39 +191,39 @@ class LinearPoint(Point):
         return new
 
     def curvature(self, v: Tensor) -> float:
-        """<v, Hv> = <Av, D Av>; 2 oracle calls as for a product, without the pass for Hv."""
+        """<v, Hv> = <Av, D Av>; 2 oracle calls like a product, but one pass less."""
         if self._last_product is not None and self._last_product[0] is v:
             return super().curvature(v)
-        return self._form(v)
+        return self._curvature(v)
 
     def angle(
         self, v: Tensor | None = None, v_norm: float | None = None, *, rayleigh_only: bool = False
     ) -> Angle:
-        """The angle between v and Hv; without |Hv|, which would cost a pass more, if not needed."""
+        """The angle between v and Hv; with `rayleigh_only` without |Hv|, which costs another pass."""
         if v is None or v_norm is None:
             v, v_norm, _ = self.grad_in_range()
         known = self._last_product is not None and self._last_product[0] is v
         if known or not rayleigh_only:
             return super().angle(v, v_norm)
-        rayleigh = self._form(v, v_norm)
+        rayleigh = self._curvature(v, v_norm)
         length, cosine = abs(rayleigh) * v_norm, math.copysign(1.0, rayleigh)
         return Angle(v_norm, length, cosine, rounding_error(self.eps) * abs(rayleigh), partial=True)
 
     def score_curvatures(self) -> Tensor:
-        """The second derivative of each sample's loss by each of its scores; no pass."""
-        return self.objective.loss.hessian_diagonal(self._derivable())
+        """The second derivative of each sample's loss by each of its scores, without a pass."""
+        return self.objective.loss.hessian_diagonal(self._derivative_input())
 
     def inherited(self) -> tuple[Any, ...]:
-        """The scores and their age, unless they come of x alone."""
+        """The scores and their age, unless they were computed from x."""
         return () if self._age == 0 else (self._z, self._age)
 
     def inherit(self, what: tuple[Any, ...]) -> None:
-        """Have the scores of the point that `inherited` was asked of."""
+        """Restore what `inherited` returned."""
         if what:
             self._z, self._age = what
 
     def release(self) -> None:
-        """Drop the scores; asked for more, the point computes them again."""
+        """Free the scores, which are recomputed if needed."""
         self._z = self._known = self._image = None
         self._age = 0
 
@@ -235,7 +232,7 @@ class LinearPoint(Point):
             self._z = self.objective.scores(self.x)
         return self._z
 
-    def _derivable(self) -> Tensor:
+    def _derivative_input(self) -> Tensor:
         if self._known is None:
             self._known = self.objective.loss.at(self._scores())[1]
         return self._known
@@ -245,7 +242,7 @@ class LinearPoint(Point):
             self._image = (v, self.objective.scores(v))
         return self._image[1]
 
-    def _form(self, v: Tensor, norm: float = 1.0) -> float:
+    def _curvature(self, v: Tensor, norm: float = 1.0) -> float:
         """<v, Hv> / norm^2."""
         _ = self.grad
         t = self._along(v)
@@ -254,16 +251,17 @@ class LinearPoint(Point):
             self._charged = v
         if norm != 1.0:  # before the squares, so that they do not overflow
             t, v = t / norm, v / norm
-        return self.objective.form(t, self.objective.loss.hessian_product(self._derivable(), t), v)
+        u = self.objective.loss.hessian_product(self._derivative_input(), t)
+        return self.objective.quadratic_form(t, u, v)
 
     def _value(self) -> float:
-        self.objective.first_look(self.x)
+        self.objective.check_once(self.x)
         losses, self._known = self.objective.loss.at(self._scores())
         return self.objective.mean(losses) + self.objective.penalty.value(self.x)
 
     def _gradient(self) -> Tensor:
-        return self.objective.pull_back(self.objective.loss.slope(self._derivable()), self.x)
+        return self.objective.pull_back(self.objective.loss.slope(self._derivative_input()), self.x)
 
     def _product(self, v: Tensor) -> Product:
-        u = self.objective.loss.hessian_product(self._derivable(), self._along(v))
+        u = self.objective.loss.hessian_product(self._derivative_input(), self._along(v))
         return Product.by_exact_formula(self.objective.pull_back(u, v), self.eps)

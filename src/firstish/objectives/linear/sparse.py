@@ -1,7 +1,7 @@
-"""Sparse matrices whose index arrays fit their shape, checked before compiled code follows them.
+"""Checks of the index arrays of sparse matrices, before compiled code uses them.
 
-Neither SciPy nor torch looks at the indices of a matrix whose arrays were assigned or loaded: a
-product with a wrong one reads memory of others, or ends the process.
+SciPy and torch do not check the indices of a matrix whose arrays were assigned or loaded. A product
+with an index out of range reads foreign memory or crashes the process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_COMPRESSED = {  # layout: what torch calls its pointers and indices
+_COMPRESSED = {  # layout: the names of its pointers and indices
     torch.sparse_csr: ("crow_indices", "col_indices"),
     torch.sparse_bsr: ("crow_indices", "col_indices"),
     torch.sparse_csc: ("ccol_indices", "row_indices"),
@@ -20,24 +20,24 @@ _COMPRESSED = {  # layout: what torch calls its pointers and indices
 }
 
 
-def refuse_damaged(matrix: Any, call: str) -> None:
-    """Raise if a SciPy matrix, or a sparse tensor, has indices outside of itself."""
+def check_indices(matrix: Any, call: str) -> None:
+    """Raise if a SciPy matrix or a sparse tensor has indices out of range."""
     fault = _torch_fault(matrix) if isinstance(matrix, Tensor) else _scipy_fault(matrix)
     if fault:
         raise _damaged(call, fault)
 
 
-def compressed(matrix: Any, call: str) -> Any:
-    """A SciPy matrix by rows, or an error if it is damaged; a matrix by rows shares its arrays."""
-    refuse_damaged(matrix, call)
+def to_csr(matrix: Any, call: str) -> Any:
+    """A SciPy matrix in CSR format; raises if it is damaged. A CSR matrix shares its arrays."""
+    check_indices(matrix, call)
     try:
         A = matrix.tocsr()
     except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise _damaged(call, str(error)) from error
-    refuse_damaged(A, call)
-    entries, indices, pointers = parts(A, "data", "indices", "indptr")
-    stored = pointers[-1]  # there may be more after the last row
-    # Made anew, because SciPy remembers what it once found out about arrays since changed.
+    check_indices(A, call)
+    entries, indices, pointers = arrays(A, "data", "indices", "indptr")
+    stored = pointers[-1]  # the arrays may be longer
+    # A new matrix, because SciPy caches properties of arrays that may have changed since.
     return type(A)((entries[:stored], indices[:stored], pointers), shape=A.shape)
 
 
@@ -48,28 +48,28 @@ def _damaged(call: str, fault: str) -> ValueError:
     )
 
 
-def parts(matrix: Any, *names: str) -> tuple[Any, ...]:
-    """The arrays of a SciPy matrix; by name, because `.data` of a tensor is banned from here."""
+def arrays(matrix: Any, *names: str) -> tuple[Any, ...]:
+    """The arrays of a SciPy matrix, by name, because a test bans `.data` from this package."""
     return tuple(getattr(matrix, name) for name in names)
 
 
 def _scipy_fault(matrix: Any) -> str | None:
     kind = getattr(matrix, "format", None)
     if kind in ("csr", "csc", "bsr"):
-        pointers, indices, entries = parts(matrix, "indptr", "indices", "data")
+        pointers, indices, entries = arrays(matrix, "indptr", "indices", "data")
         by_rows = kind != "csc"
         return _Compressed(pointers, indices, entries.shape, matrix.shape, by_rows).fault()
     if kind == "coo":
         return _coordinates_fault(matrix)
     if kind == "dia":
-        offsets, entries = parts(matrix, "offsets", "data")
+        offsets, entries = arrays(matrix, "offsets", "data")
         if entries.ndim != 2 or offsets.shape != entries.shape[:1]:
             return f"{offsets.size} offsets for data of shape {entries.shape}"
-    return None  # lists and dictionaries are read by Python, and what becomes of them is checked
+    return None  # lil and dok are converted by Python code, and the result is checked
 
 
 class _Compressed(NamedTuple):
-    """The arrays of a matrix compressed by rows or columns, entry by entry or in blocks."""
+    """The arrays of a CSR, CSC, BSR or BSC matrix."""
 
     pointers: Any
     indices: Any
@@ -78,7 +78,7 @@ class _Compressed(NamedTuple):
     by_rows: bool
 
     def fault(self) -> str | None:
-        """What is wrong with them, if something is."""
+        """The first fault found, or None."""
         stored, *block = self.entries or (0,)
         if self.indices.ndim != 1 or len(block) not in (0, 2) or 0 in block:
             return f"the values have shape {self.entries}"
@@ -116,7 +116,7 @@ def _indices_fault(indices: Any, width: int, name: str) -> str | None:
 
 
 def _coordinates_fault(matrix: Any) -> str | None:
-    lengths = {len(part) for part in parts(matrix, "row", "col", "data")}
+    lengths = {len(part) for part in arrays(matrix, "row", "col", "data")}
     if len(lengths) > 1:
         return f"row, col and data have different lengths ({sorted(lengths)})"
     return _indices_fault(matrix.row, matrix.shape[0], "row") or (
@@ -129,11 +129,11 @@ def _torch_fault(A: Tensor) -> str | None:
         pointers, indices = (getattr(A, name)().cpu().numpy() for name in _COMPRESSED[A.layout])
         by_rows = A.layout in (torch.sparse_csr, torch.sparse_bsr)
         stored = len(indices)
-        if len(pointers) and pointers[-1] != stored:  # of a SciPy matrix there may be more
+        if len(pointers) and pointers[-1] != stored:  # SciPy allows more
             return f"indptr ends at {pointers[-1]}, but there are {stored} entries"
         return _Compressed(pointers, indices, A.values().shape, A.shape, by_rows).fault()
     if A.layout == torch.sparse_coo:
-        # Private names, because the public ones are of coalesced tensors alone.
+        # Private, because the public `indices()` needs a coalesced tensor.
         for d, indices in enumerate(A._indices().cpu().numpy()):
             fault = _indices_fault(indices, A.shape[d], f"indices[{d}]")
             if fault:
