@@ -1,8 +1,7 @@
-"""Scalars from vectors: dots and norms as Python floats, accumulated in float64.
+"""Dots and norms as Python floats, accumulated in float64 without overflow or underflow.
 
-Norms do not overflow or underflow: outside a safe range the vector is scaled by a power of two
-first, which changes no bit of the result otherwise. `in_range` does the same for a vector that
-products will be made with.
+Outside of a safe range the vector is first scaled by a power of two, which is exact. `in_range`
+does the same for a vector in Hessian-vector products.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ import math
 import torch
 from torch import Tensor, float64
 
-_SMALL, _LARGE = 1e-280, 1e280  # squares in here come of norms whose products are normal numbers
+_SMALL, _LARGE = 1e-280, 1e280  # squared norms in this range need no scaling
 
-
-_COMFORTABLE: dict[torch.dtype, tuple[float, float]] = {}  # lengths of vectors to multiply by H
+_SAFE_LENGTHS: dict[torch.dtype, tuple[float, float]] = {}  # of a v in Hv
 
 
 def _wide(v: Tensor) -> torch.dtype:
@@ -23,7 +21,7 @@ def _wide(v: Tensor) -> torch.dtype:
 
 
 def _exponent(v: Tensor) -> int:
-    """The e for which the largest entry of v lies in [2^(e-1), 2^e); 0 where there is none."""
+    """The e with the largest entry of v in [2^(e-1), 2^e); 0 if v is zero, empty or not finite."""
     largest = float(v.abs().max()) if v.numel() else 0.0
     return math.frexp(largest)[1] if math.isfinite(largest) and largest > 0 else 0
 
@@ -43,7 +41,7 @@ def dot(a: Tensor, b: Tensor) -> float:
 
 
 def norm(v: Tensor) -> float:
-    """|v| in float64, without overflow or underflow; inf or nan if v has such an entry."""
+    """|v| in float64, without overflow or underflow; inf or nan if an entry is."""
     square = dot(v, v)
     if _SMALL < square < _LARGE:
         return math.sqrt(square)
@@ -70,19 +68,18 @@ def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float,
 
 
 def in_range(v: Tensor, v_norm: float) -> tuple[Tensor, float, float]:
-    """A vector along v whose length is not extreme for its dtype, its norm, and v over it.
+    """u, |u| and the power of two r with v = r u, such that the length of u is not extreme.
 
-    v itself, unless its length is extreme for its dtype: then v over a power of two, in the same
-    bits. H times such a vector is finite whenever H is not extreme, while Hg alone overflows at
-    |H| = |g| = 1e200.
+    u is v itself unless |v| is extreme for its dtype. Hu is finite whenever H is not extreme, while
+    Hg overflows at |H| = |g| = 1e200.
 
     >>> in_range(torch.tensor([3e200, 4e200], dtype=float64), 5e200)[0].tolist()[0] < 3
     True
     """
-    limits = _COMFORTABLE.get(v.dtype)
+    limits = _SAFE_LENGTHS.get(v.dtype)
     if limits is None:
         info = torch.finfo(v.dtype)
-        limits = _COMFORTABLE[v.dtype] = info.tiny ** (1 / 3), info.max ** (1 / 6)
+        limits = _SAFE_LENGTHS[v.dtype] = info.tiny ** (1 / 3), info.max ** (1 / 6)
     if limits[0] < v_norm < limits[1] or not 0 < v_norm < math.inf:
         return v, v_norm, 1.0
     e = math.frexp(v_norm)[1] - 1
@@ -106,8 +103,8 @@ def add_(x: Tensor, p: Tensor, alpha: float) -> Tensor:
 
 
 def _times(p: Tensor, alpha: float) -> Tensor:
-    # torch refuses such an alpha, though alpha p may well be in range. Where something else was
-    # wrong the addition raises again.
+    # torch raises for such an alpha, although alpha p may be in range. Any other error is raised
+    # again by the addition.
     return p.to(_wide(p)).mul(alpha).to(p.dtype)
 
 

@@ -12,16 +12,16 @@ Two departures from the textbook, both for the sake of rounding:
    `NOISE_ULPS` units in the last place, the slopes decide instead, as in Hager and Zhang's
    approximate Wolfe condition: `<g(x + alpha p), p> <= (2 rho - 1) <g, p>`, which for a quadratic
    is Armijo's condition itself. Such a step must move x: a null step is no progress.
-2. A trial at which f (or, where it is wanted next, the gradient) is not finite is refused.
+2. A trial is rejected if f, or the gradient if it is needed next, is not finite.
 
 And one against a gradient that is not that of f: as alpha shrinks, the decrease of a smooth f
-approaches the linear one. Where the last trials that could tell showed no such thing, the slopes do
-not decide, and the search ends without a step.
+approaches the linear one. If it does not, over the last trials that rounding does not affect, the
+slopes do not decide, and the search ends without a step.
 
 `NonMonotone` compares with a mean of the values so far instead of f(x). A `SearchState` holds what
 a search remembers from one iteration to the next.
 
-Nothing here knows of tensors: phi gives trials, and a search returns one of them.
+There are no tensors here: phi returns trials, and a search one of them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from firstish._validate import check_below_one, check_count, check_positive
 
 NOISE_ULPS = 10.0
-TELLING = 100.0  # a linear decrease so many times the noise shows whether f follows the slope
-SHORTEST_CUT = 0.1  # an interpolated trial is at least this share of the one before
+TELLING = 100.0  # a linear decrease this many times the noise shows whether f follows the slope
+SHORTEST_CUT = 0.1  # an interpolated trial is at least this fraction of the last one
 
 
 class Trial(Protocol):
@@ -46,7 +46,7 @@ class Trial(Protocol):
         """The value of f there."""
 
     def slope(self) -> float:
-        """phi'(alpha) = <g(x + alpha p), p>, needed only where f cannot decide."""
+        """phi'(alpha) = <g(x + alpha p), p>, needed only if f cannot decide."""
 
     def moved(self) -> bool:
         """True if the trial differs from x in floating point."""
@@ -63,12 +63,12 @@ class LineFunction(Generic[T]):
     """phi(alpha) = f(x + alpha p): phi(0), phi'(0), and its trials.
 
     Args:
-        value: what trials are compared with: phi(0), or a mean of earlier values.
+        value: phi(0), or a mean of earlier values, with which trials are compared.
         slope: phi'(0) = <g, p>, negative.
         trial: alpha to Trial.
         eps: the unit roundoff of the arithmetic f is computed in.
-        lifted: whether `value` is above phi(0). Even x itself lies below it then, so that a trial
-            must differ from x.
+        lifted: True if `value` is above phi(0). Then x itself would pass, so a trial must differ
+            from x.
     """
 
     value: float
@@ -83,9 +83,9 @@ class LineFunction(Generic[T]):
         return NOISE_ULPS * self.eps * abs(self.value)
 
     def shortfall(self, alpha: float, value: float) -> float | None:
-        """The share of the linear decrease that f falls short of; None where rounding may hide it.
+        """The missing fraction of the linear decrease; None if rounding may hide it.
 
-        For a smooth f it shrinks with alpha, to 0.
+        For a smooth f it tends to 0 with alpha.
         """
         linear = -self.slope * alpha
         if not (linear > TELLING * self.noise and math.isfinite(value)):
@@ -103,14 +103,14 @@ class Found(Generic[T]):
 
 
 Schedule = Callable[[int], float]
-"""From the number of an iteration to a factor of its first trial step."""
+"""A function from the iteration to a factor of its first trial step."""
 
 
 class SearchState(NamedTuple):
-    """What a search remembers from one iteration to the next.
+    """The state of a search between iterations.
 
     Attributes:
-        iterations: how many searches there were, for a schedule.
+        iterations: the number of searches so far, for a schedule.
         weight: Zhang and Hager's Q, for `NonMonotone`.
         mean: Zhang and Hager's C.
     """
@@ -125,12 +125,12 @@ class Armijo:
     """Settings of the line search.
 
     Args:
-        rho: share of the linear decrease that is required, in [0, 1/2).
+        rho: the required fraction of the linear decrease, in [0, 1/2).
         theta: factor between successive trials, in (0, 1).
-        initial_step: the first trial; 1 is the step the scale was made for.
-        max_trials: cap on trials of one search.
-        schedule: from the iteration to a factor of `initial_step`, such as
-            `Anneal(iterations=100)`, from 2 to 1. By default none.
+        initial_step: the first trial; the scale is made for 1.
+        max_trials: the largest number of trials of one search.
+        schedule: a function from the iteration to a factor of `initial_step`, such as
+            `Anneal(iterations=100)`, from 2 to 1. None by default.
     """
 
     rho: float = 1e-4
@@ -153,7 +153,7 @@ class Armijo:
 
     @property
     def has_state(self) -> bool:
-        """True if the search remembers something from one iteration to the next."""
+        """True if the search has a state between iterations."""
         return self.schedule is not None
 
     def first_step(self, state: SearchState) -> float:
@@ -163,13 +163,13 @@ class Armijo:
         return self.initial_step * self.schedule(state.iterations)
 
     def reference(self, value: float, state: SearchState) -> tuple[float, SearchState]:
-        """What the trials of the next search are compared with, f(x), and the state after it."""
+        """The value to compare trials with, f(x), and the next state."""
         if self.schedule is None:
             return value, state
         return value, state._replace(iterations=state.iterations + 1)
 
     def accepts(self, phi: LineFunction[T], alpha: float, trial: T) -> bool:
-        """Armijo's condition, with the slopes deciding where f cannot."""
+        """Armijo's condition, decided by slopes if f cannot."""
         # --8<-- [start:armijo]
         f = trial.value
         if not math.isfinite(f):
@@ -191,8 +191,8 @@ class Armijo:
     ) -> Found[T]:
         """Shrink alpha by theta, from `initial_step` by default, until a trial is accepted.
 
-        `spent` trials were made before. With `interpolate` the next alpha is where the parabola
-        through the refused trial's value is lowest,
+        `spent` trials were made before. With `interpolate` the next alpha is the minimiser of the
+        parabola through the value of the rejected trial,
 
             alpha' = -slope alpha^2 / (2 (f(x + alpha p) - f(x) - slope alpha)),
 
@@ -218,7 +218,7 @@ class Armijo:
         return Found(None, 0.0, spent)
 
     def _cut(self, phi: LineFunction[T], alpha: float, value: float) -> float:
-        """The factor to the interpolated trial; theta where f is not finite."""
+        """The factor to the interpolated trial; theta if f is not finite."""
         excess = (value - phi.value) - phi.slope * alpha
         if not 0 < excess < math.inf:
             return self.theta
@@ -230,10 +230,9 @@ class Armijo:
     ) -> Found[T]:
         """Grow alpha by 1/theta while trials are accepted, and return the last accepted one.
 
-        If the first trial is refused, backtrack. At the cap, where f may be unbounded below, the
-        last accepted trial is returned too. With `falling`, f must also fall from one trial to the
-        next: where f oscillates, that stops in the first valley, and no further off where f
-        happens to be low enough.
+        If the first trial is rejected, backtrack. After `max_trials`, as for an f unbounded below,
+        the last accepted trial is returned too. With `falling`, f must also fall from one trial to
+        the next: if f oscillates, the search then stops in the first valley.
         """
         alpha, spent = self.initial_step if alpha is None else alpha, 1
         best = phi.trial(alpha)
@@ -262,7 +261,7 @@ class NonMonotone(Armijo):
     quadratic f(x - 2 CG g) = f(x), which Armijo's condition refuses.
 
     Args:
-        eta: how long the mean remembers, from 0 (Armijo's condition) to 1 (all values alike).
+        eta: the memory of the mean, from 0 (Armijo's condition) to 1 (equal weights).
 
     Examples:
         >>> NonMonotone().eta, NonMonotone(initial_step=2.0).initial_step
@@ -282,7 +281,7 @@ class NonMonotone(Armijo):
         return True
 
     def reference(self, value: float, state: SearchState) -> tuple[float, SearchState]:
-        """The mean, or f(x) where a rise within rounding left that above it."""
+        """The mean, or f(x) if that is above it by rounding."""
         weight, mean = zhang_hager_mean(state.weight, state.mean, value, self.eta)
         _, after = Armijo.reference(self, value, state)
         return max(mean, value), SearchState(after.iterations, weight, mean)

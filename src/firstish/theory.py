@@ -106,9 +106,13 @@ def curvature_condition_radius(
     _check_at_least_zero("curvature_condition_radius", hessian_lipschitz=hessian_lipschitz)
     if not 0 < eta < 1:
         raise ValueError(f"`curvature_condition_radius(eta=...)` must lie in (0, 1), got {eta}.")
-    # Lower bounds on s gHg / gg, the share of the slope that a step removes on a quadratic.
-    share = {"CG": 1.0, "GM": sigma / gradient_lipschitz, "MR": (sigma / gradient_lipschitz) ** 2}
-    margin = eta - (1 - min(share[name] for name in names))
+    # Lower bounds on s gHg / gg, the fraction of the slope that a step removes on a quadratic.
+    fraction = {
+        "CG": 1.0,
+        "GM": sigma / gradient_lipschitz,
+        "MR": (sigma / gradient_lipschitz) ** 2,
+    }
+    margin = eta - (1 - min(fraction[name] for name in names))
     return _ratio(2 * sigma * sigma * margin, hessian_lipschitz) if margin > 0 else 0.0
 
 
