@@ -416,6 +416,17 @@ def refused(rank):
     unused = ShardedSum(sharded("mlp"), lambda o, t: t.double().mean(), part, check=False)
     yield "independent", attempt(lambda: unused)
     group = dist.group.WORLD
+
+    def ignoring(outputs, labels):
+        return nn.functional.cross_entropy(outputs, labels, ignore_index=-1)
+
+    some = part[0], part[1].clone()
+    some[1][:rank] = -1  # on rank 1 only
+    yield "ignoring", attempt(lambda: ShardedSum(sharded("mlp"), ignoring, some))
+    yield (
+        "ignoring, whole",
+        attempt(lambda: FiniteSum(whole("mlp"), ignoring, some, process_group=group)),
+    )
     wrong = {
         "FiniteSum": lambda m: firstish.FiniteSum(m, loss_fn(), part, process_group=group),
         "ModuleObjective": lambda m: firstish.ModuleObjective(m, loss_fn(), *part),

@@ -187,6 +187,8 @@ def test_bad_input_is_refused_on_every_rank(tmp_path):
         "restless": "differs between two evaluations at the same point",
         "batch norm": "has BatchNorm that depends on the chunk",
         "independent": "the loss does not depend on the parameters",
+        "ignoring": "`ShardedSum(loss_fn=...)` leaves rows with negative labels out of its mean",
+        "ignoring, whole": "`FiniteSum(loss_fn=...)` leaves rows with negative labels out",
         "FiniteSum": "`FiniteSum(model)` got sharded parameters",
         "ModuleObjective": "Use `firstish.ShardedSum(model, loss_fn, data)`",
         "ScaledGD": "`ScaledGD(params)` got sharded parameters",
