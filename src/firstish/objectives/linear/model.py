@@ -199,7 +199,7 @@ class LinearPoint(Point):
     def angle(
         self, v: Tensor | None = None, v_norm: float | None = None, *, rayleigh_only: bool = False
     ) -> Angle:
-        """The angle between v and Hv; with `rayleigh_only` without |Hv|, which costs another pass."""
+        """The angle between v and Hv; `rayleigh_only` omits |Hv|, which costs another pass."""
         if v is None or v_norm is None:
             v, v_norm, _ = self.grad_in_range()
         known = self._last_product is not None and self._last_product[0] is v
