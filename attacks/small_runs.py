@@ -78,7 +78,7 @@ def prepared() -> Iterator[None]:
 def run(folder: Path, settings: Settings = SMALL) -> None:
     """Run, or go on with, the small run, and write its page."""
     runner.run(settings, folder, Silent(), resume=(folder / "run.json").exists())
-    commands._write_page(folder, folder, commands._read_run(folder))
+    commands._write_page(commands._read_run(folder), folder)
 
 
 Records = dict[str, list[dict[str, Any]]]

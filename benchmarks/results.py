@@ -166,7 +166,7 @@ def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
     figures = out / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     shown = []
-    for path in draw_all(folder):
+    for path in draw_all(summary, folder):
         name, caption = f"{problem.name}-{path.name}", CAPTIONS.get(path.stem, path.stem)
         shutil.copy(path, figures / name)
         shown += [f"![{caption}](figures/{name})", "", f"*{caption}.*", ""]

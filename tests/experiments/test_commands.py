@@ -174,7 +174,7 @@ def test_seconds_of_the_processor_are_counted_on_request(tmp_path):
 
 
 def test_a_run_can_be_given_more_methods_later(tmp_path, monkeypatch):
-    monkeypatch.setattr(commands, "draw_all", lambda *places: [])  # seven times over
+    monkeypatch.setattr(commands, "draw_all", lambda summary, out: [])  # seven times over
     out, once, whole = ["--out", tmp_path / "r"], ["--method", "cgmr"], ["--out", tmp_path / "w"]
     more = ["--method", "gm", "--method", "adam@0.01"]
     run = ["run", "--budget", "60"]

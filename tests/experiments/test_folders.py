@@ -18,6 +18,7 @@ from firstish.experiments.methods import parse_choice
 from firstish.experiments.observers import Silent
 from firstish.experiments.report.figures import FIGURES
 from firstish.experiments.report.page import write_report
+from firstish.experiments.report.summary import summarise
 from firstish.experiments.settings import Settings
 from firstish.experiments.storage import files, folders, sessions
 from firstish.problems.base import Options
@@ -163,7 +164,7 @@ class Told(Silent):
 def test_a_resume_with_other_versions_is_said_recorded_and_on_the_page(tmp_path, monkeypatch):
     folder = tmp_path / "r"
     run(folder, "cgmr")
-    page = write_report(folder, []).read_text(encoding="utf-8")
+    page = write_report(summarise(folder), [], folder).read_text(encoding="utf-8")
     assert "From 20" not in page
     real, told = sessions.versions(), Told()
     other = {**real, "torch": "9.8.7", "threads": real["threads"] + 1}
@@ -175,7 +176,7 @@ def test_a_resume_with_other_versions_is_said_recorded_and_on_the_page(tmp_path,
     marks = files.read_json(folder / "run.json")
     assert [s["torch"] for s in marks["sessions"]] == [real["torch"], "9.8.7"]
     assert [s["from"] for s in marks["sessions"]] == [{"cgmr": 0}, {"mr": 0}]
-    page = write_report(folder, []).read_text(encoding="utf-8")
+    page = write_report(summarise(folder), [], folder).read_text(encoding="utf-8")
     assert re.search(r"From 20\S+ on with torch 9\.8\.7 .*: mr from row 0\.", page)
     assert f"<dt>torch</dt><dd>{real['torch']}, then 9.8.7</dd>" in page
     code, said = invoke("report", folder)
@@ -199,7 +200,7 @@ def test_a_run_of_an_older_version_goes_on_with_a_word(tmp_path):
     run(folder, "cgmr", "mr", resume=True, observer=told)
     assert "(before: 0.0.1)" in told.notes[0]
     assert set(files.read_json(folder / "summary.json")["methods"]) == {"cgmr", "mr"}
-    assert write_report(folder, []).exists()
+    assert write_report(summarise(folder), [], folder).exists()
 
 
 def test_nothing_is_said_or_written_where_nothing_is_left_to_do(tmp_path):

@@ -91,9 +91,8 @@ HOSTILE = {
 }
 
 
-def draw(folder, out):
+def draw(summary, out):
     """As `draw_all`, with everything but the pixels, which take long."""
-    summary = summarise(folder)
     chosen = ("main", "mr", "time", "gap", "backtracking")  # the others are drawn by the same code
     for figure in filter(None, (FIGURES[name](summary) for name in chosen)):
         figure.set_layout_engine("none")  # which would do it all twice

@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    monkeypatch.setattr(commands, "draw_all", lambda *places: [])
+    monkeypatch.setattr(commands, "draw_all", lambda summary, out: [])
 
 
 @pytest.mark.parametrize("word", WORDS)

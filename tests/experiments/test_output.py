@@ -67,6 +67,40 @@ def test_json_is_the_summary_and_nothing_else(tmp_path):
     assert json.loads(invoke("report", tmp_path / "r", "--json").stdout) == told
 
 
+# `firstish` that counts, by name and mode, how often it opens each file of rows.
+COUNTED = """
+import json, pathlib, sys
+from firstish.cli import main
+
+opened = {}
+
+def count(event, details):
+    if event == "open" and str(details[0]).endswith(".jsonl"):
+        key = f"{pathlib.Path(details[0]).name} {details[1].replace('b', '')}"
+        opened[key] = opened.get(key, 0) + 1
+
+sys.addaudithook(count)
+try:
+    main()
+finally:
+    print(json.dumps(opened), file=sys.stderr)
+"""
+
+
+def test_from_a_run_to_its_figures_and_page_the_records_are_read_once(tmp_path):
+    def opened(*words):
+        command = [sys.executable, "-c", COUNTED, *words]
+        result = subprocess.run(command, check=True, capture_output=True, text=True)
+        assert (tmp_path / "r" / "figures" / "gap.png").exists()
+        return json.loads(result.stderr.splitlines()[-1])
+
+    read = {"cgmr.jsonl r": 1, "lbfgs.jsonl r": 1}
+    methods = ["--method", "cgmr", "--method", "lbfgs", "--out", tmp_path / "r"]
+    written = {"cgmr.jsonl w+": 1, "lbfgs.jsonl w+": 1}
+    assert opened("run", *SMALL, *methods) == written | read
+    assert opened("report", tmp_path / "r") == read
+
+
 def test_json_of_a_grid_has_every_trial():
     told = json.loads(invoke("tune", *SMALL, "--json").stdout)
     (grid,) = told["grids"]

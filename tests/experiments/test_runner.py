@@ -356,7 +356,7 @@ def test_the_method_of_contributing_joins_by_one_entry_of_the_table(tmp_path, mo
     runner.run(settings("plain", "cgmr"), tmp_path / "r", Silent(), resume=False)
     assert outcomes(tmp_path / "r")["plain"]["oracle_calls"] == 200
     assert [line.label for line in summarise(tmp_path / "r").lines] == ["Plain", "CGMR"]
-    assert draw_all(tmp_path / "r")
+    assert draw_all(summarise(tmp_path / "r"), tmp_path)
 
 
 def test_the_problem_of_contributing_joins_by_one_line_of_the_table(tmp_path, monkeypatch):
@@ -372,5 +372,5 @@ def test_the_problem_of_contributing_joins_by_one_line_of_the_table(tmp_path, mo
     ends = outcomes(tmp_path / "r")
     assert ends["lazy"]["status"] == ends["lbfgs"]["status"] == "CONVERGED"
     assert ends["adam"]["rate"] in problem.grids["adam"]
-    assert draw_all(tmp_path / "r")
-    assert write_report(tmp_path / "r", []).exists()
+    assert draw_all(summarise(tmp_path / "r"), tmp_path)
+    assert write_report(summarise(tmp_path / "r"), [], tmp_path).exists()

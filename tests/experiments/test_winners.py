@@ -67,7 +67,7 @@ def test_the_same_table_is_printed_written_and_on_the_page(tmp_path):
     cells = [[c.strip() for c in line.strip("|").split("|")] for line in table]
     assert [cells[0], *cells[2:]] == expected
 
-    page = write_report(tmp_path, []).read_text(encoding="utf-8")
+    page = write_report(summarise(tmp_path), [], tmp_path).read_text(encoding="utf-8")
     (section,) = re.findall(r'aria-labelledby="tuning">(.*?)</div>', page, re.S)
     rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in section.split("<tr>")[1:]]
     assert [[html.unescape(c) for c in row] for row in rows] == expected
@@ -83,4 +83,6 @@ def test_a_run_without_tuning_has_no_such_table(tmp_path):
     summary = tuned(tmp_path, "fashion-mlp", {})
     assert winners.write_markdown(tmp_path, summary) is None
     assert not (tmp_path / "tuning.md").exists()
-    assert 'id="tuning"' not in write_report(tmp_path, []).read_text(encoding="utf-8")
+    assert 'id="tuning"' not in write_report(summarise(tmp_path), [], tmp_path).read_text(
+        encoding="utf-8"
+    )

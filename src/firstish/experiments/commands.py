@@ -458,7 +458,7 @@ def report(
     for change in sessions.changes(summary.run):
         talk.print(change, markup=False, highlight=False, soft_wrap=True)
     try:
-        page = _write_page(folder, out or folder, summary)
+        page = _write_page(summary, out or folder)
     except MISTAKES as error:
         again = shlex.join(["firstish", "report", str(folder), "--out", "DIR"])
         written = isinstance(error, StorageError)
@@ -479,11 +479,11 @@ def _read_run(folder: Path) -> Summary:
     return summarise(folder)
 
 
-def _write_page(folder: Path, out: Path, summary: Summary) -> Path:
-    """Write the figures and the page of a run; nobody else may be writing there."""
+def _write_page(summary: Summary, out: Path) -> Path:
+    """Write the figures and the page of a run; no other process may be writing there."""
     with folders.occupied(out):
         write_markdown(out, summary)
-        return write_report(folder, draw_all(folder, out), out)
+        return write_report(summary, draw_all(summary, out), out)
 
 
 @app.command("list")

@@ -50,9 +50,11 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
         rates = {m: _rate(m, problem, instance, settings, folder, observer) for m in waiting}
         _warm_up(instance)
         for choice in waiting:
-            outcome = _outcome(choice, problem, instance, rates[choice], settings, folder, observer)
+            outcome, end = _outcome(
+                choice, problem, instance, rates[choice], settings, folder, observer
+            )
             if group.rank == 0:
-                _keep(folder, settings, choice, outcome)
+                _keep(folder, settings, choice, outcome, end)
             observer.ended(choice, outcome)
 
 
@@ -76,33 +78,37 @@ def _outcome(
     settings: Settings,
     folder: Path,
     observer: Observer,
-) -> dict[str, Any]:
-    """Run one method; how it ended, well or badly."""
+) -> tuple[dict[str, Any], Mark | None]:
+    """Run one method; how it ended, well or badly, and where its rows end."""
     observer.started(choice, settings.limits())
     group, rated = settings.options.group, METHODS[choice.name].rated
     try:
         method = METHODS[choice.name].make(problem, instance, rate)
-        outcome = _one(choice, method, instance, settings, folder, observer, group)
+        outcome, end = _one(choice, method, instance, settings, folder, observer, group)
     except OSError:  # of the disk or another rank: no fault of the method's
         raise
     except Exception as error:  # a method that fails is a row in the table
         if not group.alone:
             raise  # the other ranks may not have failed
-        return {
+        failure = {
             "status": "FAILED",
             "message": f"{type(error).__name__}: {error}",
             "rate": rate,
         }
+        records = folder / f"{choice.key}.jsonl"
+        return failure, end_of(records) if records.exists() else None
     # Theory may have given it.
-    return {**outcome, "rate": getattr(method, "step_size", None) if rated else rate}
+    return {**outcome, "rate": getattr(method, "step_size", None) if rated else rate}, end
 
 
-def _keep(folder: Path, settings: Settings, choice: Choice, outcome: dict[str, Any]) -> None:
-    """Write how a method ended and how far its records go; after that its checkpoints go."""
-    ends, records = _ends(folder), folder / f"{choice.key}.jsonl"
+def _keep(
+    folder: Path, settings: Settings, choice: Choice, outcome: dict[str, Any], end: Mark | None
+) -> None:
+    """Write how a method ended and where its rows end; after that delete its checkpoints."""
+    ends = _ends(folder)
     ends["methods"][choice.key] = outcome
-    if records.exists():
-        ends["records"][choice.key] = end_of(records)
+    if end is not None:
+        ends["records"][choice.key] = end
     order = [m.key for m in settings.methods]
     ordered = {
         name: {key: found[key] for key in order if key in found} for name, found in ends.items()
@@ -206,8 +212,8 @@ def _one(
     folder: Path,
     observer: Observer,
     group: Group,
-) -> dict[str, Any]:
-    """Run one method to its end, from its checkpoint if there is one."""
+) -> tuple[dict[str, Any], Mark | None]:
+    """Run one method to its end, from its checkpoint if there is one; where its rows end."""
     saved, place = _checkpoint(folder, choice.key), folder / f"{choice.key}.jsonl"
     found, said = first_decides(group, lambda: checkpoints.usable(saved, place))
     run, kept = _begin(method, instance, found, settings.now())
@@ -226,7 +232,7 @@ def _one(
         last = run.here().row()
         rows.write(last.to_dict())
     finally:
-        rows.close()
+        end = rows.close()
     return {
         "status": status.name,
         "message": status.value,
@@ -236,7 +242,7 @@ def _one(
         "seconds": last.seconds,
         "value": last.value,
         "grad_norm": last.grad_norm,
-    }
+    }, end
 
 
 def _drive(

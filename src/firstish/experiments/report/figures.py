@@ -1,4 +1,4 @@
-"""The paper's figures, drawn from a run folder: PNG and PDF."""
+"""The paper's figures, drawn from the summary of a run: PNG and PDF."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter
 
 from firstish.experiments.methods import METHODS, Family, MethodSpec, parse_choice
 from firstish.experiments.report.curves import best_so_far, spaced, thin, window
-from firstish.experiments.report.summary import Summary, summarise
+from firstish.experiments.report.summary import Summary
 from firstish.experiments.storage.files import replacing
 from firstish.problems import get
 
@@ -46,16 +46,15 @@ _LEGEND: dict[str, Any] = {"fontsize": 8, "handlelength": 4}  # long enough to s
 Draw = Callable[[Summary], Figure | None]
 
 
-def draw_all(folder: Path, out: Path | None = None) -> list[Path]:
-    """Draw every figure the run has the methods for, into the folder or `out`; where they are."""
-    summary = summarise(folder)
+def draw_all(summary: Summary, out: Path) -> list[Path]:
+    """Draw every figure the run has the methods for into OUT/figures; the PNG files."""
     written = []
     for name, draw in FIGURES.items():
         figure = draw(summary)
         if figure is None:
             continue
         for kind in ("png", "pdf"):
-            path = (out or folder) / "figures" / f"{name}.{kind}"
+            path = out / "figures" / f"{name}.{kind}"
             with replacing(path) as file:
                 figure.savefig(file, format=kind, dpi=DPI)
             figure.set_layout_engine("none")  # laid out once, alike in both

@@ -18,7 +18,7 @@ from firstish.experiments.console import cells, headers, ranked
 from firstish.experiments.methods import METHODS, parse_choice
 from firstish.experiments.report.curves import best_so_far, thin
 from firstish.experiments.report.figures import DPI, FIGURES, MARKERS
-from firstish.experiments.report.summary import UNFINISHED, Summary, summarise
+from firstish.experiments.report.summary import UNFINISHED, Summary
 from firstish.experiments.storage import files, plain_json, sessions
 from firstish.problems import get
 
@@ -32,9 +32,14 @@ _CAPTION = (
 )
 
 
-def write_report(folder: Path, figures: list[Path], out: Path | None = None) -> Path:
-    """Write report.html into the folder or `out`; where it is."""
-    summary = summarise(folder)
+def write_report(summary: Summary, figures: list[Path], out: Path) -> Path:
+    """Write OUT/report.html; its path.
+
+    Args:
+        summary: of the run.
+        figures: PNG files, as `draw_all` returns them.
+        out: an existing folder.
+    """
     problem = get(summary.run["problem"])
     template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     page = template.substitute(
@@ -51,7 +56,7 @@ def write_report(folder: Path, figures: list[Path], out: Path | None = None) -> 
         plotly=get_plotlyjs(),
         data=plain_json.dumps(_curves(summary)).replace("</", "<\\/"),
     )
-    path = (out or folder) / "report.html"
+    path = out / "report.html"
     with files.replacing(path) as file:
         file.write(page.encode())
     return path

@@ -56,10 +56,10 @@ class RowWriter:
             sync(self._file)
         return self._mark
 
-    def close(self) -> None:
-        """Sync and close."""
+    def close(self) -> Mark:
+        """Sync and close; where the rows end."""
         try:
-            self.sync()
+            return self.sync()
         finally:
             with named(self._path, "write"):
                 self._file.close()
