@@ -21,7 +21,7 @@ from firstish.problems.datasets import (
     load_imagenette,
     load_libsvm,
 )
-from firstish.problems.datasets.readers.archives import Files, folder_files, tar_files, zip_files
+from firstish.problems.datasets.readers.archives import Files, tar_files, zip_files
 from firstish.problems.datasets.readers.cifar import (
     read_archive,
     read_batch,
@@ -103,6 +103,9 @@ def _libsvm() -> list[Reader]:
     def load(folder: Path) -> object:
         return load_libsvm("mushrooms", data=folder)
 
+    def load_packed(folder: Path) -> object:
+        return load_libsvm("ijcnn1", data=folder)
+
     def says(data: bytes, found: Arrays) -> bool:
         return same(found, _parse(bz2.decompress(data) if data[:3] == b"BZh" else data))
 
@@ -110,7 +113,7 @@ def _libsvm() -> list[Reader]:
     packed = bz2.compress(_TEXT)
     return [
         Reader("LIBSVM text", "mushrooms", load, _TEXT, read, says),
-        Reader("LIBSVM bzip2", "mushrooms.bz2", load, packed, read, equal_to(wanted)),
+        Reader("LIBSVM bzip2", "ijcnn1.bz2", load_packed, packed, read, equal_to(wanted)),
     ]
 
 
@@ -192,9 +195,6 @@ def _cifar(folder: Path) -> list[Reader]:
         check_digest(content, checksum)
         return _arrays(found)
 
-    def from_batch(data: bytes) -> Arrays:
-        return checked(Content("file", data))
-
     def from_archive(data: bytes) -> Arrays:
         return checked(read_archive(Content("file", data), 1, ROWS)[0])
 
@@ -204,14 +204,10 @@ def _cifar(folder: Path) -> list[Reader]:
     def from_lines(data: bytes) -> Arrays:
         return checked(read_sheet(Content("file", sheet), read_digits(Content("file", data), 4)[0]))
 
-    batches = tuple(f"data_batch_{k}.bin" for k in range(1, 6))
     sheets = ("labels.txt", *(f"data_batch_{k}.webp" for k in range(1, 6)))
     right, name = equal_to(wanted), "cifar-10-binary.tar.gz"
     inside = gzip.decompress(archive)
     return [
-        Reader(
-            "CIFAR-10 batch", batches[0], load_cifar10, batch, from_batch, right, beside=batches
-        ),
         Reader("CIFAR-10 tar.gz", name, load_cifar10, archive, from_archive, right),
         Reader(
             "CIFAR-10 tar before gzip",
@@ -236,14 +232,16 @@ def _imagenette(folder: Path) -> list[Reader]:
     files = tiny.picture_files()
     archive = tiny.write_tar(folder / "x.tgz", files, "imagenette2-160/").read_bytes()
     zipped = tiny.write_zip(folder / "x.zip", files).read_bytes()
-    place = tiny.write_folder(folder / "pictures", files)
     name = "train/n01440764/a.JPEG"
 
     def pictures(files: Files) -> Arrays:
         return _arrays(read_imagenette(files, "file", size=4, counts=tiny.COUNTS))
 
-    def from_folder(data: bytes) -> Arrays:
-        return pictures({**folder_files(place, ROOM), name: lambda: Content("file", data)})
+    def from_zip(data: bytes) -> Arrays:
+        return pictures(zip_files(Content("file", data)))
+
+    def zip_with(data: bytes) -> bytes:
+        return tiny.write_zip(folder / "y.zip", {**files, name: data}).read_bytes()
 
     def load(folder: Path) -> object:
         return load_imagenette(data=folder, size=4)
@@ -251,7 +249,7 @@ def _imagenette(folder: Path) -> list[Reader]:
     def from_tar(data: bytes) -> Arrays:
         return pictures(tar_files(Content("file", data), ROOM))
 
-    wanted = from_folder(files[name])
+    wanted = from_zip(zipped)
 
     def well_formed(data: bytes, found: Arrays) -> bool:
         return all(a.shape == b.shape for a, b in zip(found, wanted, strict=True))
@@ -275,7 +273,7 @@ def _imagenette(folder: Path) -> list[Reader]:
             "imagenette2-64.zip",
             load,
             zipped,
-            lambda data: pictures(zip_files(Content("file", data))),
+            from_zip,
             known_pictures,
         ),
         Reader("Imagenette tgz", "imagenette2-160.tgz", load, archive, from_tar, equal_to(wanted)),
@@ -289,11 +287,12 @@ def _imagenette(folder: Path) -> list[Reader]:
             gzip.compress,
         ),
         Reader(
-            "Imagenette JPEG in a folder",
-            f"imagenette2-160/{name}",
+            "Imagenette JPEG",
+            "imagenette2-64.zip",
             load,
             files[name],
-            from_folder,
+            from_zip,
             all_but_one,
+            zip_with,
         ),
     ]

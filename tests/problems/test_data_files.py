@@ -57,11 +57,9 @@ def test_catalogue_is_complete(dataset):
     for part in parts:
         assert any(form.offered for form in dataset.forms if part in form.parts)
     for file in (file for form in dataset.forms for file in form.files):
-        assert file.url is None or file.checksum is not None
-        if file.checksum is not None:
-            algorithm, _, value = file.checksum.partition(":")
-            assert len(value) == {"md5": 32, "sha1": 40}[algorithm]
-            int(value, 16)
+        algorithm, _, value = file.checksum.partition(":")
+        assert len(value) == {"md5": 32, "sha1": 40}[algorithm]
+        int(value, 16)
 
 
 def test_catalogue_unknown_name():
@@ -73,7 +71,7 @@ def test_catalogue_unknown_name():
 
 def test_only_https():
     with pytest.raises(ValueError, match=r"`File\(url=...\)` must begin with https://"):
-        File(path="x", url="http://example.org/x")
+        File(path="x", size=1, checksum="", url="http://example.org/x")
 
 
 def test_status(tmp_path):
@@ -96,12 +94,6 @@ def test_status_where_other_bytes_may_be_as_good(tmp_path):
     assert found.present
     assert found.path == tmp_path / "mushrooms"
     assert found.checksum_ok is None
-
-
-def test_status_of_a_folder_of_images(tmp_path):
-    (tmp_path / "imagenette2-160").mkdir()
-    found = [s for s in status("imagenette", tmp_path) if s.present]
-    assert found == [FileStatus(path=tmp_path / "imagenette2-160", present=True)]
 
 
 def test_a_folder_is_not_taken_for_a_file(tmp_path):
@@ -165,7 +157,6 @@ def test_each_place_is_found(tmp_path, monkeypatch):
         (
             load_cifar10,
             [
-                "cifar-10-batches-bin/data_batch_5.bin (30,730,000 bytes)",
                 "cifar-10-binary.tar.gz (170,052,171 bytes), from https://www.cs.toronto.edu/",
                 "CIFAR10/labels.txt (60,006 bytes)",
             ],
@@ -237,22 +228,15 @@ def small_cifar(monkeypatch):
     batches = [tiny.cifar_batch(9, seed) for seed in range(5)]
     monkeypatch.setattr(cifar, "RECORDS", 9)
     monkeypatch.setattr(cifar, "CIFAR10_BATCHES", tuple(sha1(b[2]) for b in batches))
-    for form in ("binary", "archive", "sheets"):
+    for form in ("archive", "sheets"):
         dataset = replaced("cifar10", form, exact=False)
         monkeypatch.setitem(CATALOGUE, "cifar10", dataset)
     return batches
 
 
-def write_binary(folder, batches):
-    names = [f"cifar-10-batches-bin/data_batch_{k}.bin" for k in range(1, 6)]
-    tiny.write_folder(folder, {n: b[2] for n, b in zip(names, batches, strict=True)})
-    return names
-
-
 def write_archive(folder, batches):
-    names = write_binary(folder / "x", batches)
-    files = {n: (folder / "x" / n).read_bytes() for n in reversed(names)}
-    tiny.write_tar(folder / "cifar-10-binary.tar.gz", files)
+    files = {f"cifar-10-batches-bin/data_batch_{k}.bin": b[2] for k, b in enumerate(batches, 1)}
+    tiny.write_tar(folder / "cifar-10-binary.tar.gz", dict(reversed(files.items())))
 
 
 def write_sheets(folder, batches):
@@ -264,7 +248,7 @@ def write_sheets(folder, batches):
     (folder / "CIFAR10" / "labels.txt").write_text("\n".join([*lines, "0" * 9]))
 
 
-@pytest.mark.parametrize("write", [write_binary, write_archive, write_sheets])
+@pytest.mark.parametrize("write", [write_archive, write_sheets])
 def test_cifar_in_each_form(tmp_path, small_cifar, write):
     write(tmp_path, small_cifar)
     found = load_cifar10(tmp_path)
@@ -276,18 +260,17 @@ def test_cifar_in_each_form(tmp_path, small_cifar, write):
 
 
 def test_cifar_one_changed_pixel_is_refused(tmp_path, small_cifar):
-    write_binary(tmp_path, small_cifar)
-    path = tmp_path / "cifar-10-batches-bin" / "data_batch_3.bin"
-    content = bytearray(path.read_bytes())
-    content[1000] ^= 1
-    path.write_bytes(content)
+    images, labels, content = small_cifar[2]
+    changed = bytearray(content)
+    changed[1000] ^= 1
+    write_archive(tmp_path, [*small_cifar[:2], (images, labels, changed), *small_cifar[3:]])
     with pytest.raises(DataError, match=r"data_batch_3\.bin: expected sha1 "):
         load_cifar10(tmp_path)
     load_cifar10(tmp_path, rows=18)  # the third batch is not read
 
 
 def test_cifar_batches_in_another_order_are_refused(tmp_path, small_cifar):
-    write_binary(tmp_path, [small_cifar[k] for k in (1, 0, 2, 3, 4)])
+    write_archive(tmp_path, [small_cifar[k] for k in (1, 0, 2, 3, 4)])
     with pytest.raises(DataError, match=r"data_batch_1\.bin: expected sha1"):
         load_cifar10(tmp_path)
 
@@ -387,13 +370,12 @@ def test_fetch_does_not_touch_a_good_file_when_it_fails(tmp_path, network):
     assert (tmp_path / "x").read_bytes() == CONTENT
 
 
-def test_fetch_without_a_known_size_has_a_limit(tmp_path, network):
+def test_fetch_of_a_file_that_is_not_exact_has_a_limit(tmp_path, network):
     network(lambda: Answer(CONTENT))
-    file = File(path="x", url="https://example.org/x", limit=5_000)
     with pytest.raises(DataError, match="at most 5,000 bytes"):
-        download.fetch(file, tmp_path / "x")
-    with pytest.raises(ValueError, match="nobody offers"):
-        download.fetch(File(path="x"), tmp_path / "x")
+        download.fetch(dataclasses.replace(FILE, exact=False, limit=5_000), tmp_path / "x")
+    with pytest.raises(ValueError, match="no URL"):
+        download.fetch(dataclasses.replace(FILE, url=None), tmp_path / "x")
 
 
 def test_https_is_not_left():
@@ -457,26 +439,6 @@ def test_a_folder_that_cannot_be_written_gives_directions(network, tmp_path, mon
         load_libsvm("mushrooms")
 
 
-def test_a_folder_in_the_place_of_a_file_is_named(tmp_path):
-    (tmp_path / "libsvm" / "mushrooms").mkdir(parents=True)
-    with pytest.raises(MissingDataError, match=r"libsvm/mushrooms is a folder, not a file\."):
-        load_libsvm("mushrooms", data=tmp_path)
-    (tmp_path / "imagenette2-160").touch()
-    with pytest.raises(MissingDataError, match=r"imagenette2-160 is a file, not a folder\."):
-        load_imagenette(data=tmp_path, size=4)
-    (tmp_path / "cifar-10-binary.tar.gz").symlink_to("nowhere")
-    with pytest.raises(MissingDataError, match=r"tar\.gz is a link to nothing, not a file\."):
-        load_cifar10(tmp_path)
-
-
-def test_nothing_is_fetched_for_a_place_that_is_taken(tmp_path, network):
-    (tmp_path / "libsvm" / "mushrooms").mkdir(parents=True)
-    asked = network(lambda: Answer(tiny.mushrooms().encode()))
-    with pytest.raises(MissingDataError, match="mushrooms is a folder, not a file"):
-        load_libsvm("mushrooms", data=tmp_path)
-    assert asked == []
-
-
 def test_directions_are_sentences():
     with pytest.raises(MissingDataError) as caught:
         load_libsvm("mushrooms")
@@ -487,8 +449,9 @@ def test_directions_are_sentences():
 
 
 def test_missing_packages_name_the_extra(tmp_path, monkeypatch):
-    tiny.write_folder(tmp_path / "imagenette2-160", tiny.picture_files())
+    tiny.write_zip(tmp_path / "imagenette2-64.zip", tiny.picture_files())
     (tmp_path / "mushrooms").write_text(tiny.mushrooms())
+    monkeypatch.setitem(CATALOGUE, "imagenette", replaced("imagenette", "zip", exact=False))
     monkeypatch.setattr(
         "firstish.problems.datasets.readers.imagenette.COUNTS", {"train": tiny.COUNTS}
     )

@@ -13,7 +13,7 @@ import tinyfiles as tiny
 from sklearn.datasets import load_svmlight_file
 
 from firstish.problems.datasets import DataError
-from firstish.problems.datasets.readers.archives import folder_files, tar_files, zip_files
+from firstish.problems.datasets.readers.archives import tar_files, zip_files
 from firstish.problems.datasets.readers.cifar import (
     read_archive,
     read_batch,
@@ -306,19 +306,14 @@ def test_libsvm_shape(tmp_path):
 # Imagenette -----------------------------------------------------------------------------------
 
 WRITERS = {
-    "x": tiny.write_folder,
     "x.zip": tiny.write_zip,
     "x.tgz": lambda path, files: tiny.write_tar(path, files, "imagenette2-160/"),
 }
 
 
 def read_pictures(path, part="train", **choices):
-    if path.is_dir():
-        files = folder_files(path, 1 << 20)
-    elif path.suffix == ".zip":
-        files = zip_files(content(path))
-    else:
-        files = tar_files(content(path), 1 << 20)
+    packed = content(path)
+    files = zip_files(packed) if path.suffix == ".zip" else tar_files(packed, 1 << 20)
     return read_imagenette(files, str(path), part, **choices)
 
 
@@ -354,7 +349,7 @@ def test_imagenette_resizing_takes_means(tmp_path):
     grid = np.random.RandomState(0).randint(0, 256, (64, 64, 3)).astype(np.uint8)
     Image.fromarray(grid).save(tmp_path / "x.jpg", "JPEG", quality=90)
     files = {"train/n01440764/a.JPEG": (tmp_path / "x.jpg").read_bytes()}
-    path = tiny.write_folder(tmp_path / "x", files)
+    path = tiny.write_zip(tmp_path / "x.zip", files)
     found = read_pictures(path, size=32, counts={"n01440764": 1}).images[0]
     pixels = np.asarray(Image.open(tmp_path / "x.jpg"), float)
     means = pixels.reshape(32, 2, 32, 2, 3).mean((1, 3)).transpose(2, 0, 1)

@@ -320,10 +320,8 @@ def test_every_file_is_documented(dataset):
         assert text in page
     for file in (file for form in dataset.forms for file in form.files):
         assert f"`{file.path}`" in page
-        if file.checksum is not None:
-            assert file.checksum.partition(":")[2] in page
-        if file.size is not None:
-            assert f"{file.size:,}" in page
+        assert file.checksum.partition(":")[2] in page
+        assert f"{file.size:,}" in page
         if file.url is not None:
             assert file.url in page
 

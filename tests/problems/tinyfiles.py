@@ -71,14 +71,6 @@ def picture_files():
 COUNTS = {"n01440764": 2, "n03888257": 1}
 
 
-def write_folder(path, files):
-    """The files below a folder."""
-    for name, content in files.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(content)
-    return path
-
-
 def write_zip(path, files):
     """The files in a zip file."""
     with zipfile.ZipFile(path, "w") as archive:

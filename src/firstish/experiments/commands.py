@@ -385,7 +385,7 @@ def show_data(
 ) -> None:
     """Say which data sets are here, whether their files are right, and how to get the others.
 
-    Unchecked: no checksum of the file is known; what it holds is judged when it is read.
+    Unchecked: other bytes than ours, which may be as good; the reader checks what it holds.
 
     Example: firstish data mushrooms --data ~/data
     """
@@ -418,8 +418,7 @@ def _files(name: str, places: Sequence[Path]) -> tuple[str, str]:
             told = "right" if all(checks) else "here, unchecked"
             told = f"{wrong} of {len(checks)} WRONG" if wrong else f"{len(checks)} {told}"
             return told, f"{folder} ({form.title})"
-    obstacles = [told for p in places for form in dataset.forms for told in form.obstacles(p)]
-    return "missing", " ".join([*obstacles, dataset.how, dataset.page])
+    return "missing", f"{dataset.how} {dataset.page}"
 
 
 def _folder(out: Path | None, problem: str, resume: bool) -> Path:

@@ -65,7 +65,9 @@ def fetch(
         DataError: what came is not what it should be.
     """
     if file.url is None:
-        raise ValueError(f"`fetch` got {file.path}, which nobody offers for download.")
+        raise ValueError(
+            f"`fetch` got {file.path}, which has no URL. Put the file in place by hand."
+        )
     if os.environ.get(OFFLINE):
         raise URLError(f"{OFFLINE} is set")
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,28 +12,24 @@ Part = Literal["train", "test"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """One file, or one folder of images.
+    """One file of a data set.
 
     Args:
-        path: where it lies below a data folder; straight in the folder will do as well.
-        size: in bytes, where it is known.
-        about: the size in words, where only that is stated.
+        path: where it lies below a data folder; directly in the folder is found as well.
+        size: in bytes.
         checksum: "md5:..." or "sha1:...", of bytes that were held or as a publisher states it.
         exact: whether other bytes are refused. Where False, copies of the same data with other
             bytes exist (line ends), and the reader's own checks decide.
-        limit: the most bytes it may have where `size` is not binding.
+        limit: the most bytes it may have where it is not exact.
         url: where its publisher offers it, https only.
-        is_folder: whether it is a folder of images.
     """
 
     path: str
-    size: int | None = None
-    about: str = ""
-    checksum: str | None = None
+    size: int
+    checksum: str
     exact: bool = True
     limit: int = 1 << 28
     url: str | None = None
-    is_folder: bool = False
 
     def __post_init__(self) -> None:
         if self.url is not None and not self.url.startswith("https://"):
@@ -43,40 +38,12 @@ class File:
     @property
     def most(self) -> int:
         """The most bytes it may have: no more are read or fetched."""
-        return self.size if self.exact and self.size is not None else self.limit
-
-    @property
-    def words(self) -> str:
-        """Its size for a reader."""
-        if self.size is None:
-            return self.about or "size not stated"
-        return f"{self.size:,} bytes"
+        return self.size if self.exact else self.limit
 
     def find(self, folder: Path) -> Path | None:
-        """Where it is in that folder, if it is."""
-        for path in self._places(folder):
-            if path.is_dir() if self.is_folder else path.is_file():
-                return path
-        return None
-
-    def obstacle(self, folder: Path) -> str | None:
-        """A sentence on what lies in its place and is something else, if it is not there itself."""
-        wanted = "folder" if self.is_folder else "file"
-        for path in self._places(folder) if self.find(folder) is None else ():
-            if os.path.lexists(path):
-                return f"{path} is {_kind(path)}, not a {wanted}."
-        return None
-
-    def _places(self, folder: Path) -> tuple[Path, Path]:
-        return folder / self.path, folder / Path(self.path).name
-
-
-def _kind(path: Path) -> str:
-    if path.is_dir():
-        return "a folder"
-    if path.is_file():
-        return "a file"
-    return "a pipe or a device" if path.exists() else "a link to nothing"
+        """Its path in that folder; None if it is not there."""
+        places = (folder / self.path, folder / Path(self.path).name)
+        return next((path for path in places if path.is_file()), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +63,9 @@ class Form:
     parts: tuple[Part, ...] = ("train",)
 
     def find(self, folder: Path) -> tuple[Path, ...] | None:
-        """Where its files are in that folder, if all are."""
+        """The paths of its files in that folder; None unless all are there."""
         paths = tuple(path for file in self.files if (path := file.find(folder)) is not None)
         return paths if len(paths) == len(self.files) else None
-
-    def obstacles(self, folder: Path) -> list[str]:
-        """Sentences on what lies in the place of its files and is something else."""
-        return [told for file in self.files if (told := file.obstacle(folder)) is not None]
 
     @property
     def offered(self) -> bool:
@@ -130,9 +93,9 @@ class FileStatus:
     Args:
         path: where it is, or should be.
         present: whether it is there.
-        size: its size in bytes; None if it is absent, or a folder.
-        checksum_ok: whether size and checksum are as they should be; None where nothing can be
-            said: it is absent, no checksum is known, or other bytes may be as good.
+        size: its size in bytes; None if it is absent.
+        checksum_ok: whether size and checksum are as they should be; None if it is absent, or if
+            they are not but other bytes may be as good.
     """
 
     path: Path
@@ -155,15 +118,11 @@ def inspect(file: File, folder: Path) -> FileStatus:
     path = file.find(folder)
     if path is None:
         return FileStatus(path=folder / file.path, present=False)
-    if file.is_folder:
-        return FileStatus(path=path, present=True)
     size = path.stat().st_size
     return FileStatus(path=path, present=True, size=size, checksum_ok=_matches(path, size, file))
 
 
 def _matches(path: Path, size: int, file: File) -> bool | None:
-    if file.checksum is None:
-        return None
     algorithm, _, expected = file.checksum.partition(":")
-    good = (file.size is None or size == file.size) and digest(path, algorithm) == expected
+    good = size == file.size and digest(path, algorithm) == expected
     return good if good or file.exact else None

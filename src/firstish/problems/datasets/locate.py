@@ -61,8 +61,6 @@ def locate(
 def _fetch(form: Form, home: Path, check: Check | None) -> Copy:
     for file in form.files:
         if file.find(home) is None:
-            if (home / file.path).is_dir():
-                raise IsADirectoryError("something else is in its place")
             fetch(file, home / file.path, check=check)
     paths = form.find(home)
     assert paths is not None
@@ -74,11 +72,9 @@ def _directions(
 ) -> str:
     searched = ", ".join(str(place) for place in places)
     reason = error.reason if type(error) is URLError else error
-    obstacles = [told for p in places for form in forms for told in form.obstacles(p)]
     lines = [
         f"{dataset.title}: not found in {searched}, and not to be had from {dataset.page} "
         f"({reason}).",
-        *obstacles,
         f"Put the files of one of these forms into {home}, or into a folder that you name with "
         f"--data or {VARIABLE}:",
     ]
@@ -86,5 +82,5 @@ def _directions(
         lines.append(f"- {form.title}:")
         for file in form.files:
             source = f", from {file.url}" if file.url else ""
-            lines.append(f"    {file.path} ({file.words}){source}")
+            lines.append(f"    {file.path} ({file.size:,} bytes){source}")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
 """Every data set: its files, their sizes and checksums, who publishes it, and how to get it.
 
 A checksum here is of bytes that were held when it was written down, or is stated by a publisher
-(named beside it). Where neither exists there is none, and the reader checks the structure.
+(named beside it).
 """
 
 from __future__ import annotations
@@ -32,20 +32,8 @@ _CIFAR10 = DataSet(
     publisher="Alex Krizhevsky, University of Toronto",
     page="https://www.cs.toronto.edu/~kriz/cifar.html",
     licence="no formal licence; cite the 2009 report",
-    how="Get the binary version (not the Python one), as it is or unpacked.",
+    how="Get the binary version (not the Python one), and leave it packed.",
     forms=(
-        Form(
-            name="binary",
-            title="the binary version, unpacked",
-            files=tuple(
-                File(
-                    path=f"cifar-10-batches-bin/data_batch_{k}.bin",
-                    size=30_730_000,
-                    checksum=checksum,
-                )
-                for k, checksum in enumerate(CIFAR10_BATCHES, start=1)
-            ),
-        ),
         Form(
             name="archive",
             title="the binary version as it is published",
@@ -122,7 +110,7 @@ _IMAGENETTE = DataSet(
     publisher="fast.ai (Howard)",
     page="https://github.com/fastai/imagenette",
     licence="ImageNet images: for non-commercial research and education; do not pass them on",
-    how="Get the 160 px version, as it is or unpacked.",
+    how="Get the 160 px version, and leave it packed.",
     forms=(
         Form(
             name="zip",
@@ -133,14 +121,6 @@ _IMAGENETTE = DataSet(
                     size=30_481_098,
                     checksum="md5:58d82f0e9ff8d2a04480076e9e39ed52",
                 ),
-            ),
-            parts=("train", "test"),
-        ),
-        Form(
-            name="folder",
-            title="the 160 px version, unpacked",
-            files=(
-                File(path="imagenette2-160", about="a folder with train/ and val/", is_folder=True),
             ),
             parts=("train", "test"),
         ),
@@ -161,26 +141,25 @@ _IMAGENETTE = DataSet(
 )
 
 
-def _libsvm(name: str, source: str, *pairs: tuple[Form, Form]) -> DataSet:
+def _libsvm(name: str, source: str, *forms: Form) -> DataSet:
     return DataSet(
         name=name,
         title=f"LIBSVM {name}",
         publisher="the LIBSVM data collection (Chang, Lin)",
         page="https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html",
         licence=f"the collection states none; the source is {source}",
-        how="Get the text file, as it is or packed with bzip2.",
-        forms=tuple(form for pair in pairs for form in pair),
+        how="Get the file as it is.",
+        forms=forms,
     )
 
 
-_ROOM = 8  # times the size, for other line ends, more digits and unpacking
+_ROOM = 8  # times the size, for other line ends and more digits
 
 
-def _svm(name: str, size: int, md5: str) -> tuple[Form, Form]:
-    """The file that is published, and the same unpacked or packed by its owner."""
+def _svm(name: str, size: int, md5: str) -> Form:
     # Not exact: these copies had their line ends or numbers rewritten, so that the publisher's
     # own bytes may differ. The reader checks rows, features and labels instead.
-    published = File(
+    file = File(
         path=f"libsvm/{name}",
         size=size,
         checksum=f"md5:{md5}",
@@ -188,15 +167,9 @@ def _svm(name: str, size: int, md5: str) -> tuple[Form, Form]:
         limit=_ROOM * size,
         url=f"https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/{name}",
     )
-    packed = name.endswith(".bz2")
-    other_name = name.removesuffix(".bz2") if packed else f"{name}.bz2"
-    other = File(path=f"libsvm/{other_name}", limit=_ROOM * size)
-    titles = ("LIBSVM text, packed with bzip2", "LIBSVM text")
+    title = "LIBSVM text, packed with bzip2" if name.endswith(".bz2") else "LIBSVM text"
     parts: tuple[Part, ...] = ("test",) if name.endswith(".t") else ("train",)
-    return (
-        Form(name="libsvm", title=titles[not packed], files=(published,), parts=parts),
-        Form(name="libsvm", title=titles[packed], files=(other,), parts=parts),
-    )
+    return Form(name="libsvm", title=title, files=(file,), parts=parts)
 
 
 _LIBSVM = (

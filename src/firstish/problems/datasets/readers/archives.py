@@ -1,4 +1,4 @@
-"""The files of a folder or an archive, by name. Nothing is ever unpacked to a disk."""
+"""The files of an archive, by name. Nothing is ever unpacked to a disk."""
 
 from __future__ import annotations
 
@@ -6,21 +6,14 @@ import io
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 
 from firstish.problems.datasets.errors import refused
-from firstish.problems.datasets.readers.limits import Content, read_bounded, unpack
+from firstish.problems.datasets.readers.limits import Content, unpack
 from firstish.problems.datasets.readers.tar import members
 
 Read = Callable[[], Content]
 Files = Mapping[str, Read]
 """Names, and what reads the content of each."""
-
-
-def folder_files(path: Path, most: int) -> Files:
-    """The files below a folder, of each at most one byte more than `most`."""
-    found = (file for file in path.rglob("*") if file.is_file())
-    return {f.relative_to(path).as_posix(): partial(read_bounded, f, most) for f in found}
 
 
 def tar_files(content: Content, most: int) -> Files:

@@ -1,4 +1,4 @@
-"""CIFAR-10: the binary version, packed or not, and lossless sheets. Never the pickles."""
+"""CIFAR-10: the archive of the binary version, or lossless sheets. Never the pickles."""
 
 from __future__ import annotations
 
@@ -133,10 +133,6 @@ def load_cifar10(data: Path | None = None, rows: int | None = None) -> LabelledI
     return LabelledImages(images, labels, CLASSES)
 
 
-def _from_binary(copy: Copy, count: int) -> Iterator[Content]:
-    return (copy.read(k) for k in range(count))
-
-
 def _from_sheets(copy: Copy, count: int) -> Iterator[Content]:
     lines = read_digits(copy.read(len(copy.paths) - 1), RECORDS)
     return (read_sheet(copy.read(k), lines[k]) for k in range(count))
@@ -146,4 +142,4 @@ def _from_archive(copy: Copy, count: int) -> Iterator[Content]:
     return iter(read_archive(copy.read(), count, RECORDS))
 
 
-_READERS = {"binary": _from_binary, "archive": _from_archive, "sheets": _from_sheets}
+_READERS = {"archive": _from_archive, "sheets": _from_sheets}

@@ -1,4 +1,4 @@
-"""Imagenette: a folder of JPEG images by class, the same in a zip file, or in a tar archive."""
+"""Imagenette: JPEG images by class, in a zip file or in a tar archive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from firstish.problems.datasets.errors import refused
 from firstish.problems.datasets.extras import need
 from firstish.problems.datasets.files import Part
 from firstish.problems.datasets.locate import Copy, locate
-from firstish.problems.datasets.readers.archives import Files, folder_files, tar_files, zip_files
+from firstish.problems.datasets.readers.archives import Files, tar_files, zip_files
 from firstish.problems.datasets.readers.images import LabelledImages, open_image
 from firstish.problems.datasets.readers.limits import Content
 
@@ -91,7 +91,7 @@ def read_imagenette(
     is not kept. Grey images become RGB.
 
     Args:
-        files: of a folder or an archive.
+        files: of an archive.
         where: what to call it in an error.
         part: "train", or "test" for what the folders call val.
         size: height and width of the images returned.
@@ -141,7 +141,6 @@ def load_imagenette(
 
 
 _READERS: dict[str, Callable[[Copy], Files]] = {
-    "folder": lambda copy: folder_files(copy.paths[0], _BYTES),
     "zip": lambda copy: zip_files(copy.read()),
     "archive": lambda copy: tar_files(copy.read(), _UNPACKED),
 }

@@ -28,33 +28,28 @@ def read_file(path: Path, file: File) -> Content:
     The bytes that were checked are the bytes returned, so it does not matter what becomes of the
     file meanwhile.
     """
-    content = read_bounded(path, file.most)
-    check_bytes(content, file)
-    return content
-
-
-def read_bounded(path: Path, most: int) -> Content:
-    """The content of a file, or its first `most + 1` bytes if it has more than `most`."""
     try:
         with path.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size  # `read` makes room for what it is asked for
-            return Content(str(path), stream.read(min(size, most) + 1))
+            size = os.fstat(stream.fileno()).st_size  # `read` allocates as much as its argument
+            content = Content(str(path), stream.read(min(size, file.most) + 1))
     except OSError as error:
         raise DataError(
             f"{path} cannot be read ({error.strerror}). Make it a file that you may read, or name "
             "another folder with --data."
         ) from error
+    check_bytes(content, file)
+    return content
 
 
 def check_bytes(content: Content, file: File) -> None:
-    """Refuse bytes that are too many or, where size or checksum are binding, not the expected."""
+    """Refuse bytes that are too many or, where the file is exact, not the expected ones."""
     where, data = content
     found = "more" if len(data) > file.most else f"{len(data):,}"
-    if file.exact and file.size is not None and len(data) != file.size:
+    if file.exact and len(data) != file.size:
         raise refused(where, expected=f"{file.size:,} bytes", found=found)
     if len(data) > file.most:
         raise refused(where, expected=f"at most {file.most:,} bytes", found=found)
-    if file.exact and file.checksum is not None:
+    if file.exact:
         check_digest(content, file.checksum)
 
 
