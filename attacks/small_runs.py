@@ -22,7 +22,10 @@ import torch
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from firstish.experiments import commands, runner, tuning
+from firstish.experiments import runner, tuning
+from firstish.experiments.commands import output
+from firstish.experiments.commands.app import app
+from firstish.experiments.commands.report import read_run, write_page
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.observers import Silent
 from firstish.experiments.report import figures
@@ -78,7 +81,7 @@ def prepared() -> Iterator[None]:
 def run(folder: Path, settings: Settings = SMALL) -> None:
     """Run, or go on with, the small run, and write its page."""
     runner.run(settings, folder, Silent(), resume=(folder / "run.json").exists())
-    commands._write_page(commands._read_run(folder), folder)
+    write_page(read_run(folder), folder)
 
 
 Records = dict[str, list[dict[str, Any]]]
@@ -143,11 +146,11 @@ def command(folder: Path, *words: str) -> None:
     """`firstish WORDS` in that folder; an exit code other than 0 is an error with what it said."""
     os.chdir(folder)
     said = io.StringIO()
-    commands.errors.file = said
+    output.errors.file = said
     sys.argv = ["firstish", *words]
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            commands.app(list(words))
+            app(list(words))
     except SystemExit as end:
         if end.code:
             raise OSError(said.getvalue().strip()) from None

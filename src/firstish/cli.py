@@ -30,7 +30,7 @@ def _commands() -> Callable[[], object]:
     """The commands, with all that they import."""
     try:
         with quiet_ctrl_c():
-            from firstish.experiments.commands import app
+            from firstish.experiments.commands.app import app
     except ModuleNotFoundError as error:
         if error.name and error.name.split(".")[0] in ("rich", "typer", "matplotlib", "plotly"):
             sys.exit(f"{_NEEDS} ({error.name} is not installed).")

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
-from firstish.experiments import commands
-from firstish.experiments.commands import app
+from firstish.experiments.commands import report
+from firstish.experiments.commands.app import app
 from firstish.experiments.methods import METHODS, MethodSpec
 
 RUN = ["run", "digits-logistic", "--subset", "150", "--budget", "80", "--method", "cgmr"]
@@ -172,7 +172,7 @@ def test_seconds_of_the_processor_are_counted_on_request(tmp_path):
 
 
 def test_a_run_can_be_given_more_methods_later(tmp_path, monkeypatch):
-    monkeypatch.setattr(commands, "draw_all", lambda summary, out: [])  # seven times over
+    monkeypatch.setattr(report, "draw_all", lambda summary, out: [])  # seven times over
     out, once, whole = ["--out", tmp_path / "r"], ["--method", "cgmr"], ["--out", tmp_path / "w"]
     more = ["--method", "gm", "--method", "adam@0.01"]
     run = ["run", "--budget", "60"]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments import runner, tuning
-from firstish.experiments.commands import app
+from firstish.experiments.commands.app import app
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.observers import Silent
 from firstish.experiments.report.figures import FIGURES

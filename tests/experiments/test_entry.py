@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import firstish
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
-from firstish.experiments.commands import app
+from firstish.experiments.commands.app import app
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(firstish.__file__).parents[1]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
-from firstish.experiments import commands
+from firstish.experiments.commands import report
+from firstish.experiments.commands.app import app
 from firstish.experiments.report.curves import window
 from firstish.experiments.report.figures import FIGURES
 from firstish.experiments.report.summary import digest, summarise
@@ -103,9 +104,9 @@ def draw(summary, out):
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_rows_leave_a_table_figures_and_a_page(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(commands, "draw_all", draw)
+    monkeypatch.setattr(report, "draw_all", draw)
     write(tmp_path, HOSTILE[name])
-    result = CliRunner().invoke(commands.app, ["report", str(tmp_path)])
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "CGMR" in result.output
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -128,7 +129,7 @@ def test_a_step_size_that_diverges_leaves_figures_and_a_page(tmp_path):
         str(tmp_path / "r"),
     ]
     chosen = ["--method", "cgmr", "--method", "heavy-ball@10"]
-    result = CliRunner().invoke(commands.app, [*words, *chosen, "--out", str(tmp_path / "r")])
+    result = CliRunner().invoke(app, [*words, *chosen, "--out", str(tmp_path / "r")])
     assert result.exit_code == 0, result.output
     names = {path.name for path in (tmp_path / "r" / "figures").iterdir()}
     assert {"main.png", "main.pdf", "gap.png", "gap.pdf", "time.png"} <= names

@@ -7,7 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
-from firstish.experiments import commands, runner
+from firstish.experiments import runner
+from firstish.experiments.commands import report
+from firstish.experiments.commands.app import app
+from firstish.experiments.methods import METHODS, MethodSpec
 
 WORDS = ["a[v2]b", "c[/d]", "[bold]e[/bold]", ":smile:", "two\nlines", "\\[f]"]
 if sys.getfilesystemencoding() == "utf-8":  # or there can be no file of that name
@@ -16,7 +19,7 @@ RUN = ["run", "digits-logistic", "--subset", "100", "--budget", "6", "--method",
 
 
 def invoke(*words):
-    return CliRunner().invoke(commands.app, [str(w) for w in words])
+    return CliRunner().invoke(app, [str(w) for w in words])
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    monkeypatch.setattr(commands, "draw_all", lambda summary, out: [])
+    monkeypatch.setattr(report, "draw_all", lambda summary, out: [])
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -105,8 +108,7 @@ def test_the_message_of_a_method_that_failed_is_shown(word, monkeypatch, tmp_pat
     def broken(problem, instance, rate):
         raise RuntimeError(word)
 
-    spec = commands.METHODS["gm"]
-    monkeypatch.setitem(commands.METHODS, "gm", type(spec)("GM", broken))
+    monkeypatch.setitem(METHODS, "gm", MethodSpec("GM", broken))
     result = invoke(*RUN[:-1], "gm", "--out", tmp_path / "r")
     assert result.exit_code == 0, result.output
     assert f"RuntimeError: {word}" in result.stdout

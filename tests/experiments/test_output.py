@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments import tuning
-from firstish.experiments.commands import app
+from firstish.experiments.commands.app import app
 from firstish.experiments.report.summary import summarise
 from firstish.experiments.storage import files
 from firstish.experiments.storage.rows import read_rows

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Table
 
 from firstish.experiments.methods import BESIDE, DEFAULT, Choice, parse_choice
+from firstish.experiments.observers import Observer
 from firstish.experiments.report.summary import GAPS, UNFINISHED, Line, Reached, Summary
 from firstish.experiments.tuning import Tuning
 from firstish.experiments.winners import HEADERS, Grid
@@ -23,7 +24,7 @@ from firstish.problems import get
 from firstish.result import Row
 
 
-class Live:
+class Live(Observer):
     """An observer that shows one line per method: objective, gradient norm, calls, time left."""
 
     def __init__(self, console: Console) -> None:

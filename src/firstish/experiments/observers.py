@@ -1,9 +1,9 @@
-"""Who is told how a run goes: the screen, TensorBoard, or both."""
+"""What follows a run as it goes: the screen, TensorBoard, or both."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from firstish.experiments.methods import Choice
 from firstish.experiments.tuning import Tuning
@@ -11,8 +11,8 @@ from firstish.loop import Limits
 from firstish.result import Row
 
 
-class Observer(Protocol):
-    """Who is told how the run goes; its time is not counted."""
+class Observer:
+    """What is called as a run goes, doing nothing by default; its time is not counted."""
 
     def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
         """A grid is about to run."""
@@ -33,30 +33,12 @@ class Observer(Protocol):
         """The user should know this of the run as a whole."""
 
 
-class Silent:
-    """An observer that says and does nothing; one that cares for little overrides that."""
-
-    def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
-        """A grid is about to run."""
-
-    def tuned(self, choice: Choice, tuning: Tuning) -> None:
-        """A grid has run."""
-
-    def started(self, choice: Choice, limits: Limits) -> None:
-        """A method begins."""
-
-    def advanced(self, choice: Choice, row: Row) -> None:
-        """A method has taken a step."""
-
-    def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
-        """A method has ended, well or badly; its records are complete."""
-
-    def note(self, sentence: str) -> None:
-        """The user should know this of the run as a whole."""
+class Silent(Observer):
+    """An observer for runs that nobody follows."""
 
 
-class Several:
-    """Observers told one after the other."""
+class Several(Observer):
+    """Observers called one after the other."""
 
     def __init__(self, *observers: Observer) -> None:
         self._all = observers

@@ -181,7 +181,7 @@ def _rate(
     path = folder / "tuning" / f"{choice.name}.json"
     if not path.exists():
         kept = path.with_suffix(".jsonl")
-        found = tune(settings, choice, observer, kept)
+        found = tune(settings, choice, observer.tuning, kept)
         if settings.options.group.rank == 0:
             files.write_json(path, asdict(found))
             kept.unlink(missing_ok=True)

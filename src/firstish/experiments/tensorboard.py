@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from firstish.experiments.methods import Choice
-from firstish.experiments.observers import Silent
+from firstish.experiments.observers import Observer
 from firstish.experiments.storage import files
 from firstish.experiments.storage.rows import read_rows
 from firstish.result import Row
@@ -45,7 +45,7 @@ def load() -> Any:
         ) from error
 
 
-class TensorBoard(Silent):
+class TensorBoard(Observer):
     """An observer that writes DIR/tensorboard/METHOD.
 
     The step axis is oracle calls. The wall time of an event is that of its row, counted from when

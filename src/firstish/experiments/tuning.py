@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import os
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
 
 from firstish.experiments.methods import METHODS, Choice
 from firstish.experiments.settings import Settings
@@ -18,6 +17,9 @@ from firstish.experiments.workers import deaf, processes
 from firstish.minimize import minimize
 from firstish.problems import get
 from firstish.result import Status
+
+Begin = Callable[[Choice, Sequence[float], int], None]
+"""Called with the method, its step sizes and the number of processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +55,13 @@ class Tuning:
     trials: tuple[Trial, ...]
 
 
-class Watcher(Protocol):
-    """Who is told that a grid begins."""
-
-    def tuning(self, choice: Choice, rates: Sequence[float], jobs: int) -> None:
-        """A grid is about to run."""
-
-
-def tune(settings: Settings, choice: Choice, watcher: Watcher, kept: Path | None = None) -> Tuning:
+def tune(settings: Settings, choice: Choice, begin: Begin, kept: Path | None = None) -> Tuning:
     """Run the problem's grid for that method, each step size at the full budget.
 
     Args:
         settings: problem, budget and tolerance.
         choice: the method.
-        watcher: told that the grid begins.
+        begin: called before the grid runs.
         kept: a file that keeps the step sizes done, so that an interrupted grid goes on.
     """
     problem = get(settings.problem)
@@ -80,7 +75,7 @@ def tune(settings: Settings, choice: Choice, watcher: Watcher, kept: Path | None
     # Ranks of a group take each step size together; else each one is a process of its own.
     group = settings.options.group
     jobs = _jobs(len(rates)) if group.alone else 1
-    watcher.tuning(choice, rates, jobs)
+    begin(choice, rates, jobs)
     done = {t.rate: t for t in _read(kept)}
     log = NoRows() if kept is None or group.rank != 0 else RowWriter(kept, end_of(kept))
     try:
@@ -149,14 +144,11 @@ def _trial(settings: Settings, choice: Choice, rate: float) -> Trial:
 
 
 def _jobs(wanted: int) -> int:
-    """As many processes as there are cores for us, memory permitting.
+    """The number of processes: one a core, as far as the machine's memory allows.
 
     Each is taken to need twice what this one has needed so far, the problem being loaded.
     """
     mine = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    meminfo = Path("/proc/meminfo")
-    if not meminfo.exists():
-        return 1
-    lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-    free = int(lines["MemAvailable"].split()[0]) * 1024
-    return max(1, min(wanted, len(os.sched_getaffinity(0)), free // (2 * mine)))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1  # not on a Mac
+    return max(1, min(wanted, cores, memory // (2 * mine)))

@@ -1,0 +1,1 @@
+"""The commands behind `firstish`, a module each."""

@@ -1,0 +1,23 @@
+"""`firstish list`: the problems and the methods."""
+
+from __future__ import annotations
+
+from firstish.experiments.commands.output import console, table
+from firstish.experiments.methods import METHODS
+from firstish.problems import PROBLEMS
+
+
+def list_all() -> None:
+    """Name the problems and the methods.
+
+    Example: firstish list
+    """
+    problems = table("problem", "title", "budget", "gtol", title="Problems")
+    for p in PROBLEMS.values():
+        problems.add_row(p.name, p.title, f"{p.budget:g}", f"{p.gtol:g}")
+    methods = table("method", "label", "step size", title="Methods")
+    for name, spec in METHODS.items():
+        rate = "theory or grid" if spec.theory else "grid" if spec.rated else "sets its own"
+        methods.add_row(name, spec.label, rate)
+    console.print(problems)
+    console.print(methods)

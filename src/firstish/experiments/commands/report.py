@@ -1,0 +1,75 @@
+"""`firstish report`: the tables, figures and page of a run folder."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from firstish.experiments.commands.options import Json, Quiet
+from firstish.experiments.commands.output import MISTAKES, console, fail, print_json, talk
+from firstish.experiments.console import headline, table, winners
+from firstish.experiments.report.figures import draw_all
+from firstish.experiments.report.page import write_report
+from firstish.experiments.report.summary import Summary, digest, summarise
+from firstish.experiments.storage import folders, sessions
+from firstish.experiments.storage.files import StorageError
+from firstish.experiments.winners import grids, write_markdown
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write figures and page; the run folder if none.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Print the tables of a run folder, draw its figures and write its page.
+
+    While a run is going on in it, --out DIR shows the methods that have ended.
+
+    Example: firstish report runs/digits-logistic
+    """
+    try:
+        summary = read_run(folder)
+    except MISTAKES as error:
+        fail(error)
+    shown = talk(quiet, as_json)
+    shown.print(table(summary, console.width))
+    if tuned := grids(summary):
+        shown.print(winners(summary.run["problem"], tuned))
+    if first := headline(summary):
+        shown.print(first, highlight=False, soft_wrap=True)
+    for change in sessions.changes(summary.run):
+        shown.print(change, markup=False, highlight=False, soft_wrap=True)
+    try:
+        page = write_page(summary, out or folder)
+    except MISTAKES as error:
+        again = shlex.join(["firstish", "report", str(folder), "--out", "DIR"])
+        written = isinstance(error, StorageError)
+        fail(error, f" To write into another folder: {again}" if written else "")
+    shown.print(f"records and figures: {folder}", highlight=False, soft_wrap=True)
+    if as_json:
+        print_json({"folder": str(folder), "page": str(page), **digest(summary)})
+    else:
+        console.print(f"page: {page}", highlight=False, soft_wrap=True)
+
+
+def read_run(folder: Path) -> Summary:
+    """The summary of a run folder in which a method has ended."""
+    if not (folder / "summary.json").exists():
+        raise FileNotFoundError(
+            f"{folder} holds no finished method: there is no summary.json. Name a run folder, "
+            "or finish the run with --resume."
+        )
+    return summarise(folder)
+
+
+def write_page(summary: Summary, out: Path) -> Path:
+    """Write the figures and the page of a run; no other process may be writing there."""
+    with folders.occupied(out):
+        write_markdown(out, summary)
+        return write_report(summary, draw_all(summary, out), out)

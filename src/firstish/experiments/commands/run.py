@@ -1,0 +1,192 @@
+"""`firstish run`: methods on a problem, into a run folder."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from firstish.distributed import Group
+from firstish.errors import RankError
+from firstish.experiments import runner
+from firstish.experiments.commands.options import (
+    Budget,
+    Data,
+    Device,
+    Dtype,
+    Gtol,
+    Json,
+    ProblemName,
+    Quiet,
+    Seed,
+    Subset,
+    completes,
+    make_options,
+    make_settings,
+)
+from firstish.experiments.commands.output import MISTAKES, errors, fail, talk
+from firstish.experiments.commands.report import report
+from firstish.experiments.console import Live
+from firstish.experiments.methods import METHODS, PANEL
+from firstish.experiments.observers import Several, Silent
+from firstish.experiments.ranks import first_decides, joined, world_size
+from firstish.experiments.settings import Settings
+from firstish.experiments.storage import folders
+from firstish.experiments.storage.files import StorageError
+from firstish.experiments.tensorboard import TensorBoard
+from firstish.problems import get
+
+
+def run(
+    ctx: typer.Context,
+    problem: ProblemName = "digits-logistic",
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="May be repeated: cgmr, adam, adam@0.01, ... The standard panel if none.",
+            autocompletion=completes(METHODS),
+        ),
+    ] = None,
+    budget: Budget = None,
+    gtol: Gtol = None,
+    seed: Seed = 0,
+    subset: Subset = None,
+    dtype: Dtype = None,
+    device: Device = "cpu",
+    data: Data = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run folder; if none, runs/PROBLEM or the first free of runs/PROBLEM-2, ..."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with that folder; --method adds to its methods. Without --out: with the "
+            "unfinished run of the problem in runs/, or the last one if all are finished.",
+        ),
+    ] = False,
+    checkpoint_seconds: Annotated[float, typer.Option(help="How often to save.")] = 10.0,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write DIR/tensorboard as it goes, too.")
+    ] = False,
+    chunk_size: Annotated[
+        int | None, typer.Option(help="Rows of a network's data at a time; memory allows.", min=1)
+    ] = None,
+    processor_time: Annotated[
+        bool,
+        typer.Option(
+            "--processor-time",
+            help="Count the processor's seconds, not the wall's: for a busy machine.",
+        ),
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds to wait for the other processes under torchrun.")
+    ] = 300.0,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run methods on a problem: a table on the screen, records and figures on disk.
+
+    Under torchrun the rows are divided among the processes, and the first one writes.
+
+    Example: firstish run digits-mlp --method cgmr --method adam --budget 2000
+    """
+    folder = out or Path("runs") / problem
+    given: dict[str, Any] = {
+        "problem": problem,
+        "methods": method or [],
+        "budget": budget,
+        "gtol": gtol,
+        "seed": seed,
+        "subset": subset,
+        "dtype": dtype,
+        "chunk_size": chunk_size,
+        "processor_time": processor_time,
+    }
+    try:
+        with ExitStack() as stack:
+            group = stack.enter_context(joined(device, timeout))
+            folder = first_decides(group, partial(_folder, out, problem, resume))
+            if group.rank == 0 and out is None and not resume:
+                stack.callback(folders.remove_empty, folder)
+            if resume:
+                if group.rank == 0 and out is None:
+                    errors.print(f"going on with {folder}", markup=False, soft_wrap=True)
+                given = first_decides(group, partial(_recalled, given, folder, ctx))
+            settings = _settings(given, device, data, group, checkpoint_seconds)
+            if group.rank != 0:
+                runner.run(settings, folder, Silent(), resume)
+                return
+            events = [stack.enter_context(TensorBoard(folder))] if tensorboard else []
+            live = stack.enter_context(Live(talk(quiet, as_json)))
+            runner.run(settings, folder, Several(live, *events), resume)
+    except RankError as error:
+        fail(error, f" Go on with: {_resumption(None if out else folder)}")
+    except MISTAKES as error:
+        begun = type(error) is StorageError and (folder / "run.json").exists()
+        again = _resumption(None if out else folder) if begun else ""
+        fail(error, f" When that is mended, go on with: {again}" if begun else "")
+    except KeyboardInterrupt:
+        if os.environ.get("RANK", "0") == "0":
+            again = _resumption(None if out else folder)
+            errors.print(f"interrupted; go on with: {again}", highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+    report(folder, None, quiet, as_json)
+
+
+def _resumption(folder: Path | None) -> str:
+    """The command that goes on with this run; the folder is named if the user had not."""
+    start = ["firstish"]
+    if world_size() > 1:
+        each = os.environ.get("LOCAL_WORLD_SIZE", "1")
+        start = ["torchrun", "--nproc-per-node", each, "-m", "firstish"]
+    words = [w for w in sys.argv[1:] if w != "--resume"]
+    named = [] if folder is None else ["--out", str(folder)]
+    return shlex.join([*start, *words, *named, "--resume"])
+
+
+def _settings(
+    given: dict[str, Any], device: str, data: Path | None, group: Group, checkpoint_seconds: float
+) -> Settings:
+    """What to run, of the options by name."""
+    options = make_options(
+        given["seed"], given["subset"], given["dtype"], device, data, given["chunk_size"], group
+    )
+    return make_settings(
+        given["problem"],
+        given["methods"] or get(given["problem"]).panel or PANEL,
+        given["budget"],
+        given["gtol"],
+        options,
+        checkpoint_seconds,
+        given["processor_time"],
+    )
+
+
+def _recalled(given: dict[str, Any], folder: Path, ctx: typer.Context) -> dict[str, Any]:
+    """The options that the user gave; for the others, those the run was started with."""
+    found = runner.started_with(folder)
+
+    def left_open(name: str) -> bool:
+        source = ctx.get_parameter_source(name)  # of click, or of typer's copy of it
+        return source is not None and source.name == "DEFAULT"
+
+    recalled = {k: found[k] if k in found and left_open(k) else v for k, v in given.items()}
+    return {**recalled, "methods": [*found["methods"], *given["methods"]]}
+
+
+def _folder(out: Path | None, problem: str, resume: bool) -> Path:
+    """The run folder: as named, the run to go on with, or a new one."""
+    if out is not None:
+        return out
+    default = Path("runs") / problem
+    return folders.to_resume(default, problem) if resume else folders.fresh(default)
