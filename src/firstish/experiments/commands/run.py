@@ -129,18 +129,23 @@ def run(
             events = [stack.enter_context(TensorBoard(folder))] if tensorboard else []
             live = stack.enter_context(Live(talk(quiet, as_json)))
             runner.run(settings, folder, Several(live, *events), resume)
-    except RankError as error:
-        fail(error, f" Go on with: {_resumption(None if out else folder)}")
-    except MISTAKES as error:
-        begun = type(error) is StorageError and (folder / "run.json").exists()
-        again = _resumption(None if out else folder) if begun else ""
-        fail(error, f" When that is mended, go on with: {again}" if begun else "")
+    except (RankError, *MISTAKES) as error:
+        fail(error, _advice(error, out, folder))
     except KeyboardInterrupt:
         if os.environ.get("RANK", "0") == "0":
             again = _resumption(None if out else folder)
             errors.print(f"interrupted; go on with: {again}", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     report(folder, None, quiet, as_json)
+
+
+def _advice(error: BaseException, out: Path | None, folder: Path) -> str:
+    """How to go on after this error, where that is possible."""
+    again = _resumption(None if out else folder)
+    if isinstance(error, RankError):
+        return f" Go on with: {again}"
+    begun = type(error) is StorageError and (folder / "run.json").exists()
+    return f" When that is mended, go on with: {again}" if begun else ""
 
 
 def _resumption(folder: Path | None) -> str:
