@@ -14,10 +14,11 @@ from torch.nn.utils import parameters_to_vector
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, StepLR
 
 import firstish
-from firstish import Curvature, ModuleObjective, ScaledGD, ScaledGradient
+from firstish import Armijo, Curvature, ModuleObjective, ScaledGD, ScaledGradient
 
 # The paper's method is what these tests are about, not the default one.
 minimize = partial(firstish.minimize, method="CGMR")
+FEW_TRIALS = ScaledGradient(line_search=Armijo(max_trials=3))
 
 both = pytest.mark.parametrize("reuse", [True, False], ids=["reuse", "fresh"])
 
@@ -89,7 +90,7 @@ def test_it_takes_the_steps_of_minimize_to_the_bit(data, scaling, reuse):
         max_iterations=40,
         callback=lambda progress: path.append(progress.x.clone()),
     )
-    optimizer = ScaledGD(twin.parameters(), scaling=scaling, reuse_value=reuse)
+    optimizer = ScaledGD(twin.parameters(), method=scaling, reuse_value=reuse)
     rows, ours = [], [vector(twin)]
     for row in result.history[:-1]:
         loss = optimizer.step(closure_of(twin, data))
@@ -252,7 +253,7 @@ def test_a_scheduler_sets_the_first_trial_step(make):
 
 def test_lr_is_where_backtracking_starts():
     w = nn.Parameter(torch.tensor([1.0]))
-    optimizer = ScaledGD([w], lr=6.0, theta=0.5)
+    optimizer = ScaledGD([w], lr=6.0)
     optimizer.step(lambda: (w * w).sum())
     assert (optimizer.last_step.step_size, optimizer.last_step.trials) == (1.5, 3)
 
@@ -364,7 +365,7 @@ def test_zero_grad_does_what_it_does_elsewhere(data):
 def test_parameters_come_back_to_the_bit_when_every_trial_is_refused(data, reuse):
     model = net()
     before, grads = bits(model), [p.grad for p in model.parameters()]
-    optimizer = ScaledGD(model.parameters(), lr=1e6, max_trials=3, reuse_value=reuse)
+    optimizer = ScaledGD(model.parameters(), lr=1e6, method=FEW_TRIALS, reuse_value=reuse)
     with pytest.warns(UserWarning, match="did not move.*3 trials"):
         optimizer.step(closure_of(model, data))
     assert same_bits(bits(model), before)
@@ -377,7 +378,7 @@ def test_parameters_come_back_to_the_bit_when_every_trial_is_refused(data, reuse
 def test_after_a_refused_step_the_next_goes_on_from_the_same_point(data, reuse):
     model = net()
     twin = copy.deepcopy(model)
-    optimizer = ScaledGD(model.parameters(), lr=1e6, max_trials=3, reuse_value=reuse)
+    optimizer = ScaledGD(model.parameters(), lr=1e6, method=FEW_TRIALS, reuse_value=reuse)
     with pytest.warns(UserWarning, match="did not move"):
         optimizer.step(closure_of(model, data))
     optimizer.param_groups[0]["lr"] = 1.0
@@ -541,7 +542,7 @@ def through_a_file(state):
 def test_resuming_in_the_middle_of_a_cycle_gives_the_same_bits(data, reuse, carry, kind):
     def build():
         model = net(nn.Dropout(0.3)) if kind == "dropout" else net()
-        optimizer = ScaledGD(model.parameters(), scaling="CGMRGM", reuse_value=reuse)
+        optimizer = ScaledGD(model.parameters(), method="CGMRGM", reuse_value=reuse)
         if kind == "backward":
             return model, optimizer, backward_closure_of(model, data, optimizer)
         return model, optimizer, closure_of(model, data)
@@ -635,7 +636,9 @@ def test_resuming_with_differences_remembers_how_large_gradients_were():
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda o: pickle.loads(pickle.dumps(o))])
 def test_a_copied_optimizer_takes_the_same_steps_on_its_own_parameters(data, reuse, copied):
     model = net()
-    optimizer = ScaledGD(model.parameters(), scaling="MRCG", sigma=1e-3, reuse_value=reuse)
+    optimizer = ScaledGD(
+        model.parameters(), method=ScaledGradient(scaling="MRCG", sigma=1e-3), reuse_value=reuse
+    )
     run(optimizer, closure_of(model, data), 3)
     twin = copy.deepcopy(model)
     other = copied(optimizer)
@@ -757,7 +760,7 @@ def test_a_step_that_fails_leaves_the_buffers_of_its_start(reuse):
         moved = any(not torch.equal(p, s) for p, s in zip(model.parameters(), start, strict=True))
         return loss * math.nan if moved else loss
 
-    optimizer = ScaledGD(model.parameters(), reuse_value=reuse, max_trials=3, product="auto")
+    optimizer = ScaledGD(model.parameters(), reuse_value=reuse, method=FEW_TRIALS, product="auto")
     with pytest.warns(UserWarning, match="did not move"):
         optimizer.step(closure)
     assert int(model[1].num_batches_tracked) == 1

@@ -274,14 +274,6 @@ def test_a_name_stands_for_the_method():
         ScaledGD(net().parameters(), method="newton")
 
 
-@pytest.mark.parametrize(
-    "settings", [{"scaling": "CG"}, {"sigma": 0.0}, {"rho": 0.0}, {"theta": 0.9}, {"s_nc": 2.0}]
-)
-def test_settings_beside_a_method_are_refused(settings):
-    with pytest.raises(ValueError, match=r"settings of its own.*LazyStep"):
-        ScaledGD(net().parameters(), method=LazyStep(), **settings)
-
-
 def test_the_methods_settings_are_kept():
     method = PlaneStep(sigma=0.5, line_search=Armijo(theta=0.25))
     assert ScaledGD(net().parameters(), method=method).method is method

@@ -17,7 +17,14 @@ from torch.nn.functional import mse_loss
 from torch.nn.utils import clip_grad_norm_, parameters_to_vector
 
 import firstish
-from firstish import FunctionObjective, ModuleObjective, ProductError, ScaledGD
+from firstish import (
+    Armijo,
+    FunctionObjective,
+    ModuleObjective,
+    ProductError,
+    ScaledGD,
+    ScaledGradient,
+)
 
 # The paper's method is what these tests are about, not the default one.
 minimize = partial(firstish.minimize, method="CGMR")
@@ -537,7 +544,9 @@ def test_the_optimizer_keeps_the_aux_of_where_it_went(reuse, kind, lr):
 
 def test_a_step_that_does_not_move_keeps_the_aux_of_its_start(data):
     model = net()
-    optimizer = ScaledGD(model.parameters(), lr=1e6, max_trials=3)
+    optimizer = ScaledGD(
+        model.parameters(), lr=1e6, method=ScaledGradient(line_search=Armijo(max_trials=3))
+    )
     with pytest.warns(UserWarning, match="did not move"):
         optimizer.step(lambda: (mse_loss(model(data[0]), data[1]), vector(model)))
     assert torch.equal(optimizer.last_aux, vector(model))

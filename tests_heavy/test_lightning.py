@@ -164,15 +164,15 @@ def test_metrics_are_those_of_the_steps_however_often_the_closure_ran(tmp_path, 
 
 
 @kinds
-@pytest.mark.parametrize("scaling", ["CGMR", "CGMRGM"])
-def test_a_checkpoint_goes_on_to_the_same_numbers(tmp_path, data, kind, scaling):
-    whole = kind(net(), scheduled=True, scaling=scaling)
+@pytest.mark.parametrize("method", ["CGMR", "CGMRGM"])
+def test_a_checkpoint_goes_on_to_the_same_numbers(tmp_path, data, kind, method):
+    whole = kind(net(), scheduled=True, method=method)
     trainer(tmp_path).fit(whole, loader(data))
-    half = kind(net(), scheduled=True, scaling=scaling)
+    half = kind(net(), scheduled=True, method=method)
     job = trainer(tmp_path, epochs=3)
     job.fit(half, loader(data))
     job.save_checkpoint(tmp_path / "half.ckpt")
-    rest = kind(net(), scheduled=True, scaling=scaling)
+    rest = kind(net(), scheduled=True, method=method)
     trainer(tmp_path).fit(rest, loader(data), ckpt_path=tmp_path / "half.ckpt")
     assert half.losses + rest.losses == whole.losses
     assert same(rest.model, whole.model)

@@ -149,7 +149,7 @@ def test_the_learning_rate_of_skorch_is_a_short_first_trial_step(data):
 
 
 def test_settings_are_passed_on(data):
-    net = build(Exact, optimizer__scaling="MR", optimizer__reuse_value=True).fit(*data)
+    net = build(Exact, optimizer__method="MR", optimizer__reuse_value=True).fit(*data)
     assert net.optimizer_.last_step.scaling == "MR"
     assert net.optimizer_.last_step.iteration == EPOCHS - 1
 

@@ -1,6 +1,7 @@
 """One run of a method on an objective, an iteration at a time.
 
-`minimize` drives it to the end; the experiment runner also saves it and starts it again.
+`minimize` drives it to the end; the experiment runner also saves and resumes it; `ScaledGD` resumes
+it for one step.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from torch import Tensor
 
 from firstish.distributed import Group
 from firstish.errors import NonFiniteError
-from firstish.methods.base import AnyMethod, Failure
-from firstish.objectives.base import Meter, Objective
+from firstish.methods.base import AnyMethod, Failure, Step
+from firstish.objectives.base import Meter, Objective, Point
 from firstish.objectives.threads import limit_threads_after_fork
 from firstish.result import Entry, Status
 
@@ -29,7 +30,7 @@ _FAILED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When to stop; see `minimize`."""
+    """The tolerance and the budgets of a run; see `minimize`."""
 
     gtol: float = 0.0
     max_oracle_calls: float | None = None
@@ -62,24 +63,24 @@ class Limits:
 
 
 class Clock:
-    """Seconds since the start, less the time away; on the wall, or such as `now` tells them."""
+    """Seconds since the start, without those that `forget_since` took off."""
 
     def __init__(self, already: float = 0.0, now: Callable[[], float] = time.perf_counter) -> None:
         self._now = now
         self._start = now() - already
 
     def seconds(self) -> float:
-        """What the clock shows."""
+        """The seconds so far."""
         return self._now() - self._start
 
     def forget_since(self, shown: float) -> None:
-        """Go back to what the clock showed: the time since does not count."""
+        """Set the clock back to an earlier reading, so that the time since does not count."""
         self._start += self.seconds() - shown
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that a run needs to go on to the same numbers."""
+    """The state of a run, from which it resumes to the same bits."""
 
     x: Tensor
     state: Any
@@ -98,9 +99,11 @@ class Run:
     Args:
         objective: f.
         x: where to start.
-        method: what to do.
+        method: what takes the steps.
         resume: a snapshot to go on from, instead of x.
-        now: what the clock goes by.
+        now: the time in seconds, for the clock.
+        start: the point to go on from, instead of the snapshot's x. Its evaluation counts: f may
+            have changed since the snapshot.
     """
 
     def __init__(
@@ -110,32 +113,29 @@ class Run:
         method: AnyMethod,
         resume: Snapshot | None = None,
         now: Callable[[], float] = time.perf_counter,
+        start: Point | None = None,
     ) -> None:
         limit_threads_after_fork()
+        begin = Snapshot(x, None, 0, Meter(), 0.0) if resume is None else resume
         self.method = method
         self.group = getattr(objective, "group", _ALONE)
         self._alone = self.group.alone
-        self.point = objective.at(x if resume is None else resume.x, method.order)
-        if resume is not None:
-            self.point.inherit(resume.inherited)
-        self.clock = Clock(now=now)
-        before = self.point.meter.copy()
-        self.point.require_finite()
+        self.point = objective.at(begin.x, method.order) if start is None else start
+        if begin.inherited:
+            self.point.inherit(begin.inherited)
+        self.iterations = begin.iterations
+        self.clock = Clock(begin.seconds, now)
+        counted = self.point.meter.copy()
+        self.point.require_finite(_where(begin.iterations))
         self.point.accept()
         self._value, self._grad_norm = self.point.value, self.point.grad_norm
-        if resume is None:
-            self.state = method.init(self.point)
-            self.iterations = 0
-            self._before = before
-        else:
-            self.state = resume.state
-            self.iterations = resume.iterations
-            # Evaluating the point again is not counted a second time.
-            self._before = self.point.meter.since(resume.spent)
-            self.clock = Clock(resume.seconds, now)
+        if resume is not None and start is None:  # the evaluation was counted before the snapshot
+            counted, self.clock = self.point.meter.copy(), Clock(begin.seconds, now)
+        self._before = counted.since(begin.spent)
+        self.state = method.init(self.point) if begin.state is None else begin.state
 
     def here(self) -> Entry:
-        """The current point, without a step."""
+        """The record of the current point, without a step."""
         spent = self.point.meter.since(self._before)
         seconds = self.clock.seconds()
         return Entry(
@@ -161,18 +161,11 @@ class Run:
         if status is not None:
             return status
         try:
-            done = self.method.step(self.point, self.state)
+            point, step, state = self._next()
         except NonFiniteError:
             if iteration == 0:
                 raise
             return Status.NON_FINITE
-        try:
-            point, step, state = done
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"`{type(self.method).__name__}.step(point, state)` must return the next point, a "
-                f"`Step` and the next state, got {type(done).__name__}."
-            ) from None
         if step.failure is not None:
             return _FAILED[step.failure]
         value, grad_norm = point.value, point.grad_norm
@@ -185,6 +178,28 @@ class Run:
         self.iterations = iteration + 1
         return Entry(iteration, oracle_calls, passes, seconds, here, here_norm, step)
 
+    def step(self) -> tuple[Entry, Point]:
+        """One step of the method without limits: its record, also if it failed, and the new point.
+
+        The new point is not evaluated, and the run stays at the old one: for a loss that is another
+        function in the next iteration.
+        """
+        here = self.here()
+        point, step, self.state = self._next()
+        self.iterations += 1
+        return here._replace(step=step), point
+
+    def _next(self) -> tuple[Point, Step, Any]:
+        done = self.method.step(self.point, self.state)
+        try:
+            point, step, state = done
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"`{type(self.method).__name__}.step(point, state)` must return the next point, a "
+                f"`Step` and the next state, got {type(done).__name__}."
+            ) from None
+        return point, step, state
+
     def snapshot(self) -> Snapshot:
         """The run as it is now."""
         spent = self.point.meter.since(self._before)
@@ -196,3 +211,7 @@ class Run:
             self.clock.seconds(),
             self.point.inherited(),
         )
+
+
+def _where(iterations: int) -> str:
+    return "at the starting point" if iterations == 0 else f"at the start of step {iterations}"

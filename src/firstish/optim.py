@@ -1,43 +1,48 @@
-"""The torch.optim front door: a shell around the same method, with no mathematics of its own."""
+"""`ScaledGD`, the torch optimizer: one iteration of the loop per step, over live parameters."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from firstish.line_search import Armijo
-from firstish.loop import Clock
+from firstish.loop import Clock, Run, Snapshot
 from firstish.methods.base import AnyMethod, Failure
 from firstish.methods.registry import method_of
-from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.objectives.base import Meter, Point
-from firstish.objectives.closure import Closure, ClosureObjective, Skipped
+from firstish.objectives.closure import Closure, ClosureObjective, OwnGrads, Skipped
 from firstish.objectives.flatten import Layout
 from firstish.objectives.product_selector import Mode, ProductSelector
 from firstish.objectives.rng import RandomState
 from firstish.objectives.threads import alone, in_use, limit_threads_after_fork
-from firstish.result import Entry, Row
+from firstish.result import Row
 
 _SHARED = (
     "parameters of this `ScaledGD`: the two would write over each other. Give each thread a model "
     "of its own, for example `copy.deepcopy(model)`."
 )
-_SPENT = ("oracle_calls", "passes", "seconds")
-_OTHERS = ("momentum", "dampening", "nesterov", "betas", "amsgrad")  # of other optimizers
 _LIKE_A_RATE = 0.1  # a first trial step below this was meant for another optimizer
+_FOREIGN = ("momentum", "dampening", "nesterov", "betas", "amsgrad")  # of other optimizers
+_OF_THE_METHOD = {
+    "scaling": "ScaledGradient(scaling=...)",
+    "sigma": "ScaledGradient(sigma=...)",
+    "s_lpc": "ScaledGradient(s_lpc=...)",
+    "s_nc": "ScaledGradient(s_nc=...)",
+    "rho": "ScaledGradient(line_search=Armijo(rho=...))",
+    "theta": "ScaledGradient(line_search=Armijo(theta=...))",
+    "max_trials": "ScaledGradient(line_search=Armijo(max_trials=...))",
+}
 
 
 class ScaledGD(Optimizer):
     """Scaled gradient descent as a torch optimizer: `optimizer.step(closure)` is one iteration.
-
-    `method=` puts another method in its place: `ScaledGD(params, method=LazyStep())`.
 
     All groups form one vector; parameters with `requires_grad=False` stay out of it. The closure
     may be called several times and must compute the same loss each time: within a step the random
@@ -45,24 +50,16 @@ class ScaledGD(Optimizer):
 
     Args:
         params: parameters or groups.
-        lr: the first trial step, equal in all groups. 1.0 is the step the scale was made for; an LR
-            scheduler makes it a step-size schedule.
-        method: what to do: "lazy", "plane", or a method such as `ScaledDirection()`; its own
-            settings then take the place of the seven below. They look back on the step before, so
-            they are for a loss that stays the same function: use `reuse_value=True` with them.
-            By default `ScaledGradient` with those settings.
-        scaling: "CG", "MR", "GM" or a cycle of them such as "CGMR", or a rule such as "DY".
-        sigma: curvature above which it counts as strong.
-        rho: share of the linear decrease Armijo asks for, in [0, 1/2).
-        theta: factor between trials, in (0, 1).
-        s_lpc: scale where curvature is limited; by default min(1, 1/sigma).
-        s_nc: scale where curvature is negative.
-        max_trials: cap on trials of one search.
+        lr: the first trial step, equal in all groups. 1.0 is the step that the scale is made for;
+            an LR scheduler makes it a step-size schedule.
+        method: a name or a method with settings, such as `ScaledGradient(sigma=0)`; "CGMR" by
+            default. "lazy", "plane" and `ScaledDirection()` use earlier steps, so they are for a
+            loss that stays the same function: use `reuse_value=True` with them.
         product: "auto", "double-backward" or "difference"; see `FunctionObjective`.
         reuse_value: promise that the loss is the same function in every step (full batch). The
             value and graph of the accepted trial then serve the next step, which saves a forward
             pass per step, and one dropout mask is used for the whole run.
-        check: compare two evaluations in the first step, and refuse a loss that differs; with
+        check: compare two evaluations in the first step, and raise if they differ; with
             `reuse_value` do so again in the second, to see that the promise is kept.
 
     Examples:
@@ -76,17 +73,17 @@ class ScaledGD(Optimizer):
     """
 
     last_step: Row | None = None
-    """The row of the last iteration."""
+    """The row of the last iteration, None before the first."""
 
     last_aux: Any = None
-    """What the closure returned beside the loss, where the last step went.
+    """What the closure returned besides the loss at the new parameters.
 
-    None where the method did not look there, as those without a line search do not.
+    None if the method did not evaluate them, as methods without a line search do not.
     """
 
     # So a GradScaler calls `step` itself, with `found_inf` beside it, instead of failing obscurely.
     _step_supports_amp_scaling = True
-    _left: list[tuple[Tensor, int]]  # the `.grad` that a step left, and their versions
+    _own: OwnGrads
 
     def __init__(
         self,
@@ -94,17 +91,12 @@ class ScaledGD(Optimizer):
         lr: float = 1.0,
         *,
         method: AnyMethod | str | None = None,
-        scaling: str = "CGMR",
-        sigma: float = 1e-6,
-        rho: float = 1e-4,
-        theta: float = 0.5,
-        s_lpc: float | Literal["1/sigma"] | None = None,
-        s_nc: float = 1.0,
-        max_trials: int = 60,
         product: Mode = "auto",
         reuse_value: bool = False,
         check: bool = True,
+        **other: Any,
     ) -> None:
+        _refuse_settings(other)
         if isinstance(params, torch.nn.Module):
             raise TypeError(
                 f"`ScaledGD(params)` needs parameters, got the module {type(params).__name__}. "
@@ -115,20 +107,16 @@ class ScaledGD(Optimizer):
                 "`ScaledGD(product='gauss-newton')` is not supported: a closure does not show its "
                 "outputs. Use `minimize` with a `ModuleObjective`."
             )
-        search = Armijo(rho=rho, theta=theta, max_trials=max_trials)
-        scaled = ScaledGradient(
-            scaling=scaling, sigma=sigma, s_lpc=s_lpc, s_nc=s_nc, line_search=search
-        )
-        self.method: AnyMethod = scaled if method is None else _checked(method, scaled)
+        self.method: AnyMethod = method_of("CGMR" if method is None else method, "ScaledGD")
         ProductSelector(product, "ScaledGD")
         self._product: Mode = product
         self._check = check
         self._reuse = reuse_value
         self._objective: ClosureObjective | None = None
         self._kept: Point | None = None  # the accepted point, with `reuse_value`
-        self._trusted = not check  # whether the promise of `reuse_value` was seen to be kept
+        self._trusted = not check  # True once the promise of `reuse_value` was seen to be kept
         self._kind: type | None = None  # of the method's state
-        self._left = []
+        self._own = ()
         super().__init__(params, {"lr": lr})
         Layout(self._trainable(), "ScaledGD(params)")
         if self._first_step() < _LIKE_A_RATE:
@@ -168,85 +156,97 @@ class ScaledGD(Optimizer):
             return self._step(objective, closure)
 
     def _step(self, objective: ClosureObjective, closure: Closure) -> Tensor:
-        clock = Clock()
-        memory = self._memory()
-        before = objective.meter.copy()
-        kept, left, outside = self._kept, self._left, RandomState.capture()
-        point = self._begin(objective, closure, memory, outside)
+        memory, kept, outside = self._memory(), self._kept, RandomState.capture()
+        clock, before = Clock(), objective.meter.copy()
+        random, self._kept = self._random(memory, outside), None
+        point = objective.begin(
+            closure,
+            random,
+            order=self.method.order,
+            iterations=memory["iterations"],
+            kept=kept,
+            own=self._own,
+        )
         try:
             if point is kept and not self._trusted:
                 objective.expect(kept)
                 self._trusted = True
-            point.require_finite(self._where(memory["iterations"]))
-            if not (self._reuse and memory["iterations"]):  # then the last step accepted it
-                point.accept()
-            known = self._sum(memory, objective.meter.since(before), clock)
-            state = self._state(memory, point)
-            new, step, state = self._method().step(point, state)
-            if step.failure is not None and point is kept and self._check:
+            run = self._resumed(objective, point, memory, objective.meter.since(before), clock)
+            entry, new = run.step()
+            assert entry.step is not None
+            failure = entry.step.failure
+            if failure is not None and point is kept and self._check:
                 objective.expect(kept)  # a loss that has changed explains it better
-            objective.keep(new.x)
-            row = Entry(memory["iterations"], *known, point.value, point.grad_norm, step).row()
-            self._finish(objective, point, new)
-            spent = self._sum(memory, objective.meter.since(before), clock)
-            learnt = {
-                **dict(zip(_SPENT, spent, strict=True)),
-                "method": {f.name: getattr(state, f.name) for f in fields(state)},
-                "numbers": point.x.numel(),
-                "iterations": memory["iterations"] + 1,
-                "grad_scale": objective.product.grad_scale,
-            }
-            if self._reuse and "random" not in memory:
-                learnt["random"] = objective.random.to_tensors()
+            own = objective.finish(point, new, self._own)
+            learnt = self._learnt(run, objective.product.grad_scale)
+            if self._reuse:
+                learnt["random"] = memory.get("random", random.to_tensors())
             memory.update(learnt)  # at once and last: until here the step can be undone
         except BaseException as error:
             objective.undo()
-            self._left = left
             outside.restore()
             if isinstance(error, Skipped):
-                return self._skip(objective)
+                return self._skip(objective, error)
             raise
-        self.last_step, self.last_aux = row, new.aux
+        self.last_step, self.last_aux, self._own = entry.row(), new.aux, own
         if self._reuse:
             self._kept = new
-        objective.may_skip = True
-        if step.failure in (Failure.LINE_SEARCH, Failure.ROUNDING):
+        if failure in (Failure.LINE_SEARCH, Failure.ROUNDING):
             warnings.warn(
-                f"ScaledGD did not move: {step.failure.value} ({step.trials} trials). "
+                f"ScaledGD did not move: {failure.value} ({entry.step.trials} trials). "
                 "`optimizer.last_step` has the numbers.",
                 stacklevel=4,
             )
         return torch.tensor(point.value, dtype=objective.layout.dtype, device=point.x.device)
 
-    @staticmethod
-    def _sum(memory: dict[str, Any], spent: Meter, clock: Clock) -> tuple[float, float, float]:
-        """Oracle calls, passes and seconds: those of earlier steps, and of this one so far."""
-        now = (spent.oracle_calls, spent.passes, clock.seconds())
-        calls, passes, seconds = (memory[k] + v for k, v in zip(_SPENT, now, strict=True))
-        return calls, passes, seconds
+    def _resumed(
+        self,
+        objective: ClosureObjective,
+        point: Point,
+        memory: dict[str, Any],
+        spent: Meter,
+        clock: Clock,
+    ) -> Run:
+        """The run of all steps so far, at this point; `spent` and `clock` are this step's."""
+        spent = Meter(memory["oracle_calls"] + spent.oracle_calls, memory["passes"] + spent.passes)
+        seconds = memory["seconds"] + clock.seconds()
+        state = self._state(memory, point)
+        snapshot = Snapshot(point.x, state, memory["iterations"], spent, seconds)
+        run = Run(objective, point.x, self._method(), snapshot, start=point)
+        if self._kind is None:
+            self._kind = _dataclass_of(run.state, self.method)
+            held = self._state(memory, point)
+            run.state = run.state if held is None else held
+        return run
 
-    @staticmethod
-    def _where(iterations: int) -> str:
-        return "at the starting point" if iterations == 0 else f"at the start of step {iterations}"
+    def _learnt(self, run: Run, grad_scale: float) -> dict[str, Any]:
+        """What a state dict carries, after a step."""
+        done = run.snapshot()
+        return {
+            "oracle_calls": done.spent.oracle_calls,
+            "passes": done.spent.passes,
+            "seconds": done.seconds,
+            "method": {f.name: getattr(done.state, f.name) for f in fields(done.state)},
+            "numbers": done.x.numel(),
+            "iterations": done.iterations,
+            "grad_scale": grad_scale,
+        }
+
+    def _random(self, memory: dict[str, Any], now: RandomState) -> RandomState:
+        """The random state that the evaluations of a step replay; with `reuse_value` the first."""
+        if self._reuse and "random" in memory:
+            return RandomState.from_tensors(memory["random"])
+        return now
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group; settings of other optimizers are refused rather than ignored."""
-        if param_group.get("weight_decay"):
-            raise ValueError(
-                f"`ScaledGD` has no weight_decay, got {param_group['weight_decay']} in a group. "
-                "Add weight_decay/2 times the squares of its parameters to the loss in the "
-                "closure, where the line search sees it."
-            )
-        others = [key for key in _OTHERS if key in param_group]
-        if others:
-            raise ValueError(
-                f"`ScaledGD` has no {' or '.join(others)}, got in a group. Leave it out: the step "
-                "is set by the curvature."
-            )
+        """Add a group; raise if it has settings of other optimizers."""
+        foreign = _foreign(param_group)
+        if foreign is not None:
+            raise ValueError(f"{foreign} (In a parameter group.)")
         super().add_param_group(param_group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume: the next step takes the same bits as it would have."""
+        """Resume: the next step is the same to the bit as without the interruption."""
         held = [kept for kept in state_dict["state"].values() if kept]
         if held and not any("iterations" in kept for kept in held):
             raise ValueError(
@@ -263,7 +263,7 @@ class ScaledGD(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._objective = self._kept = self._kind = None
-        self._left = []
+        self._own = ()
         super().__setstate__(state)
         self._trusted = not self._check
 
@@ -300,21 +300,15 @@ class ScaledGD(Optimizer):
         return self.method
 
     def _state(self, memory: dict[str, Any], point: Point) -> Any:
-        """The method's state as the last step left it; a new one for another set of numbers."""
-        if self._kind is None or "method" not in memory:
-            new = self.method.init(point)
-            if not is_dataclass(new):
-                raise TypeError(
-                    f"The state of {type(self.method).__name__} is a {type(new).__name__}. It must "
-                    "be a dataclass of tensors, numbers and tuples of them, so that a state dict "
-                    "can carry it."
-                )
-            self._kind = type(new)
-            if "method" not in memory:
-                return new
-        held = memory["method"]
+        """The method's state after the last step; None if a new one is needed.
+
+        As for another number of parameters, if the state holds vectors.
+        """
+        held = memory.get("method")
+        if held is None or self._kind is None:
+            return None
         if memory["numbers"] != point.x.numel() and any(map(_holds_tensors, held.values())):
-            return self.method.init(point)
+            return None
         names = {f.name for f in fields(self._kind)}
         if set(held) != names:
             raise ValueError(
@@ -326,9 +320,9 @@ class ScaledGD(Optimizer):
         return self._kind(**held)
 
     def _memory(self) -> dict[str, Any]:
-        """What a state dict carries, kept with the first parameter as torch's L-BFGS does."""
+        """What a state dict carries, stored with the first parameter as torch's L-BFGS does."""
         memory: dict[str, Any] = self.state[self.param_groups[0]["params"][0]]
-        for name in ("iterations", "grad_scale", *_SPENT):
+        for name in ("iterations", "grad_scale", "oracle_calls", "passes", "seconds"):
             memory.setdefault(name, 0)
         return memory
 
@@ -340,64 +334,23 @@ class ScaledGD(Optimizer):
             self._kept = None
             self._objective = ClosureObjective(
                 parameters,
-                trial_order=2 if self._reuse else 0,
+                reuse=self._reuse,
                 product=self._product,
                 check=self._check,
+                grad_scale=self._memory()["grad_scale"],
             )
-            self._objective.product.grad_scale = self._memory()["grad_scale"]
-            self._objective.may_skip = self._memory()["iterations"] > 0
         assert self._objective is not None
         return self._objective
 
-    def _begin(
-        self,
-        objective: ClosureObjective,
-        closure: Closure,
-        memory: dict[str, Any],
-        random: RandomState,
-    ) -> Point:
-        """The point to step from: the kept one if it may be reused, else a new one."""
-        if self._reuse and "random" in memory:  # one random state, so one loss, for the whole run
-            random = RandomState.from_tensors(memory["random"])
-        others = self._others_grads(objective.parameters)
-        start = objective.begin(closure, random, self.method.order, others)
-        kept, self._kept = self._kept, None
-        return kept if kept is not None and objective.untouched(kept.x) else start
-
-    def _finish(self, objective: ClosureObjective, point: Point, new: Point) -> None:
-        """Leave buffers, `.grad` and the random state as one ordinary evaluation would."""
-        if self._reuse:
-            new.accept()
-        else:
-            new.release()
-        objective.restore_buffers()  # those of the accepted point, or of the start if there is none
-        self._move_on(objective)
-        if objective.calls_backward:
-            self._left = []
-            grads = objective.layout.split(point.grad)
-            for p, grad in zip(objective.parameters, grads, strict=True):
-                p.grad = grad.clone()
-                self._left.append((p.grad, p.grad._version))
-
-    def _others_grads(self, parameters: Sequence[Tensor]) -> bool:
-        """Whether `.grad` holds numbers that the last step did not leave: others' backward."""
-        left = {id(grad): version for grad, version in self._left}
-        found = [p.grad for p in parameters if p.grad is not None]
-        return any(left.get(id(g)) != g._version and bool(g.any()) for g in found)
-
-    def _move_on(self, objective: ClosureObjective) -> None:
-        """Leave the random state where one evaluation does, so that the next mask is another."""
-        if not self._reuse and objective.random_after is not None:
-            objective.random_after.restore()
-
-    def _skip(self, objective: ClosureObjective) -> Tensor:
-        """Leave all as it was but the random state, which moves on as by one evaluation."""
-        self._move_on(objective)
+    def _skip(self, objective: ClosureObjective, skipped: Skipped) -> Tensor:
+        """NaN; the random state goes on as after one evaluation, all else is as before."""
+        if skipped.random_after is not None and not self._reuse:
+            skipped.random_after.restore()
         layout = objective.layout
         return torch.full((), math.nan, dtype=layout.dtype, device=layout.device)
 
     def _refuse_scaler(self) -> None:
-        """Refuse to be called by a GradScaler, which leaves its findings on the optimizer."""
+        """Raise if called by a GradScaler, which leaves `found_inf` on the optimizer."""
         if "found_inf" not in self.__dict__:
             return
         for name in ("found_inf", "grad_scale"):
@@ -410,15 +363,45 @@ class ScaledGD(Optimizer):
         )
 
 
-def _checked(given: AnyMethod | str, settings: ScaledGradient) -> AnyMethod:
-    """The method, if it is one and no other settings were given."""
-    method = method_of(given, "ScaledGD")
-    if settings != ScaledGradient():
-        raise ValueError(
-            "`ScaledGD(method=...)` has settings of its own. Leave out scaling, sigma, rho, theta, "
-            f"s_lpc, s_nc and max_trials, and give them to {type(method).__name__}(...)."
+def _refuse_settings(given: dict[str, Any]) -> None:
+    """Raise for keywords that are not arguments of `ScaledGD`, with what to use instead."""
+    foreign = _foreign(given)
+    if foreign is not None:
+        raise TypeError(foreign)
+    for name in given:
+        if name in _OF_THE_METHOD:
+            raise TypeError(
+                f"`ScaledGD({name}=...)` is a setting of the method. Use "
+                f"`ScaledGD(params, method={_OF_THE_METHOD[name]})`."
+            )
+        raise TypeError(
+            f"`ScaledGD({name}=...)` is not an argument. It has params, lr, method, product, "
+            "reuse_value and check."
         )
-    return method
+
+
+def _foreign(settings: dict[str, Any]) -> str | None:
+    """The sentence on settings of other optimizers, None if there are none."""
+    if settings.get("weight_decay"):
+        return (
+            f"`ScaledGD` has no weight_decay, got {settings['weight_decay']}. Add weight_decay/2 "
+            "times the squares of the parameters to the loss in the closure, where the line search "
+            "sees it."
+        )
+    found = [name for name in _FOREIGN if name in settings]
+    if found:
+        return f"`ScaledGD` has no {' or '.join(found)}: the step is set by the curvature. Omit it."
+    return None
+
+
+def _dataclass_of(state: object, method: AnyMethod) -> type:
+    """The type of the method's state; raise if a state dict cannot carry it."""
+    if not is_dataclass(state):
+        raise TypeError(
+            f"The state of {type(method).__name__} is a {type(state).__name__}. It must be a "
+            "dataclass of tensors, numbers and tuples of them, so that a state dict can carry it."
+        )
+    return type(state)
 
 
 def _holds_tensors(value: object) -> bool:

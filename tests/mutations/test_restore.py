@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import firstish
-from firstish import FunctionObjective, ScaledGD, ScaledGradient
+from firstish import Armijo, FunctionObjective, ScaledGD, ScaledGradient
 from firstish.objectives.flatten import Layout
 
 # The paper's method is what these tests are about, not the default one.
@@ -78,7 +78,7 @@ def test_refused_trials_leave_the_parameters_as_they_were():
     def wall():
         return (p * p).sum() + (0.0 if torch.equal(p.detach(), start) else 5.0)
 
-    optimizer = ScaledGD([p], max_trials=5, check=False)
+    optimizer = ScaledGD([p], method=ScaledGradient(line_search=Armijo(max_trials=5)), check=False)
     with pytest.warns(UserWarning, match="did not move"):
         optimizer.step(wall)
     assert torch.equal(p.detach(), start)

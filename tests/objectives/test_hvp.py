@@ -302,7 +302,7 @@ def test_auto_notices_a_wrong_double_backward(fun, dense):
 
 def test_auto_notices_a_wrong_double_backward_in_a_closure():
     w = nn.Parameter(torch.tensor([0.3, -0.7]))
-    optimizer = firstish.ScaledGD([w], scaling="CG")
+    optimizer = firstish.ScaledGD([w], method="CG")
     x = w.detach().clone()
     with pytest.warns(UserWarning, match="contradicts"):
         optimizer.step(lambda: (WrongExp.apply(w) - w).sum())
@@ -428,7 +428,7 @@ def test_a_loss_linear_in_one_of_two_parameters_has_zeros_there():
     objective = ModuleObjective(model, lambda z: z.sum(), torch.ones(1))
     point = objective.at(objective.initial())
     assert point.hvp(torch.tensor([1.0, 1.0])).vector.tolist() == [0.0, 108.0]
-    optimizer = firstish.ScaledGD(model.parameters(), scaling="CG")
+    optimizer = firstish.ScaledGD(model.parameters(), method="CG")
     optimizer.step(lambda: model(torch.ones(1)).sum())
     g, Hg = torch.tensor([1.0, 108.0]), torch.tensor([0.0, 108.0 * 108.0])
     assert optimizer.last_step.scale == pytest.approx(float(g @ g / (g @ Hg)), rel=1e-12)

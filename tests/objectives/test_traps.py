@@ -271,7 +271,7 @@ def test_minimize_keeps_one_graph_and_no_tensors(product):
 def test_the_optimizer_keeps_one_graph_at_most_and_no_tensors(reuse, kind):
     ward = Ward()
     w = nn.Parameter(torch.full((6,), -0.5))
-    optimizer = ScaledGD([w], scaling="GM", reuse_value=reuse)
+    optimizer = ScaledGD([w], method="GM", reuse_value=reuse)
 
     def closure():
         loss = valley(ward(w))

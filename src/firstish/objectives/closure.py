@@ -1,4 +1,4 @@
-"""f as the closure of a torch optimizer: trials are written into the live parameters."""
+"""Objectives defined by the closure of a torch optimizer, over the live parameters."""
 
 from __future__ import annotations
 
@@ -22,8 +22,12 @@ from firstish.objectives.rng import RandomState
 Closure = Callable[[], object]
 
 
-class Found(NamedTuple):
-    """What a step finds, and leaves if it fails."""
+OwnGrads = Sequence[tuple[Tensor, int]]
+"""The `.grad` that the last step left, and their versions."""
+
+
+class Before(NamedTuple):
+    """What a step may change, before it; put back if it fails."""
 
     x: Tensor
     grads: list[Tensor | None]
@@ -32,7 +36,22 @@ class Found(NamedTuple):
 
 
 class Skipped(Exception):
-    """The closure returned None at the start of a step."""
+    """The closure returned None at the start of a step.
+
+    Args:
+        random_after: the random state that it left, if it drew numbers.
+    """
+
+    def __init__(self, random_after: RandomState | None) -> None:
+        super().__init__()
+        self.random_after = random_after
+
+
+class AcceptedPoint(AutogradPoint):
+    """The start of a step that the step before has accepted, with its buffers."""
+
+    def accept(self) -> None:
+        """Nothing: the buffers were committed by the step before."""
 
 
 _ACCUMULATED = (
@@ -49,91 +68,140 @@ _NOTHING = (
 
 
 class ClosureObjective(AutogradObjective):
-    """A closure over live parameters.
+    """The loss that a closure returns, as a function of live parameters.
 
-    Both kinds of closure work, and each evaluation finds out which it has: one that returns the
-    loss, and one that also calls `backward()`, as for L-BFGS (seen by `.grad` being filled). The
-    second kind leaves no graph, so its products are gradient differences.
+    A closure may return the loss, or also call `backward()`, as for L-BFGS; each evaluation finds
+    out which, by `.grad`. After `backward()` there is no graph, so that products are gradient
+    differences.
 
-    Only the newest graph is valid, because every evaluation writes the parameters: a point that
-    is asked for its gradient later evaluates again. `.grad` and the random state are the same after
-    an evaluation as before it; buffers are what was committed before each evaluation, and again
-    after `restore_buffers`.
+    Every evaluation writes the parameters, so only the newest graph is valid: a point whose
+    gradient is needed later is evaluated again. An evaluation begins with the buffers that were
+    committed last, and leaves `.grad` and the random state as they were.
 
     Args:
         parameters: the live parameters, all trainable.
-        trial_order: order of the derivatives at the trials; 0 frees their graph at once.
+        reuse: True if an accepted trial is the start of the next step; otherwise the graph of a
+            trial is freed at once.
         product: "auto", "double-backward" or "difference".
-        check: compare two evaluations at the first point, and refuse a loss that differs.
+        check: compare two evaluations at the first point, and raise if they differ.
+        grad_scale: the largest gradient norm of earlier steps.
     """
 
     flat_leaf = False
     one_graph = True
-    _written: Tensor | None  # what the live parameters hold; None while it is being written
+    _written: Tensor | None  # what the live parameters hold; None if unknown
 
     def __init__(
-        self, parameters: Sequence[Tensor], *, trial_order: Order, product: Mode, check: bool
+        self,
+        parameters: Sequence[Tensor],
+        *,
+        reuse: bool,
+        product: Mode,
+        check: bool,
+        grad_scale: float = 0.0,
     ) -> None:
         layout = Layout(parameters, "ScaledGD(params)")
         super().__init__(
             layout, "ScaledGD", "the closure", product=product, check=check, weight_decay=0.0
         )
+        self.product.grad_scale = grad_scale
         self.parameters = parameters
-        self.trial_order = trial_order
-        self.calls_backward = False
-        self.random_after: RandomState | None = None  # where an evaluation that draws ends
+        self._reuse = reuse
+        self._calls_backward = False
+        self._random_after: RandomState | None = None  # after an evaluation that draws
         self._newest: Evaluation | None = None
         self._buffers: Buffers | None = None  # known from the first evaluation on
-        self._committed: Sequence[Tensor] = ()  # what the buffers are until a point is accepted
-        self._dirty = False  # whether an evaluation has changed them since
+        self._committed: Sequence[Tensor] = ()  # the buffers of the last accepted point
+        self._dirty = False  # True if an evaluation has changed the buffers since
         self._versions: list[int] = []
-        self._confirmed = not check  # whether the gradients were seen to be those of the loss
-        self._starting = False  # whether the next evaluation is the first of a step
-        self._others_grads = False  # whether `.grad` holds gradients that a step did not leave
-        self.may_skip = False  # whether None asks to skip a step: not before the closure has worked
+        self._confirmed = not check  # True once the gradients were seen to be those of the loss
+        self._starting = False  # True if the next evaluation is the first of a step
+        self._foreign_grads = False  # True if `.grad` holds gradients that no step left
+        self._may_skip = False  # True if a closure that returns None skips the step
 
     def begin(
         self,
         closure: Closure,
         random: RandomState,
-        order: Order = 2,
-        others_grads: bool = False,
-    ) -> AutogradPoint:
-        """Use this closure and this random state from now on; the live parameters as a point."""
+        *,
+        order: Order,
+        iterations: int,
+        kept: Point | None,
+        own: OwnGrads,
+    ) -> Point:
+        """The point at which a step starts: `kept` if it is still valid, else a new one.
+
+        Args:
+            closure: the loss from now on.
+            random: the random state that every evaluation replays.
+            order: of the derivatives that the method needs.
+            iterations: how many steps were taken before.
+            kept: the point that the last step accepted, if it may be reused.
+            own: what the last `finish` returned.
+        """
         self._closure = closure
-        self.random = random  # every evaluation replays it
+        self._random = random
         self._starting = True
-        self._others_grads = others_grads
+        self._may_skip = iterations > 0
+        self._foreign_grads = self._has_foreign_grads(own)
         x = self._written = self.layout.flatten([p.detach() for p in self.parameters])
         if self._buffers is not None:
             self._committed = self._buffers.read()
-        self._found = Found(x, [p.grad for p in self.parameters], self._buffers, self._committed)
-        return AutogradPoint(self, x, order)
+        self._before = Before(x, [p.grad for p in self.parameters], self._buffers, self._committed)
+        if kept is not None and self._untouched(kept.x):
+            return kept
+        point = AcceptedPoint if self._reuse and iterations else AutogradPoint
+        return point(self, x, order)
 
     def undo(self) -> None:
-        """Leave parameters, buffers, `.grad` and hooks as `begin` found them.
+        """Leave parameters, buffers, `.grad` and hooks as they were before the step.
 
-        Wherever the step was interrupted, also in the middle of a write.
+        Also if it was interrupted in the middle of a write.
         """
-        found = self._found
+        before = self._before
         self._written = self._newest = None
-        self.write(found.x)
-        for p, grad in zip(self.parameters, found.grads, strict=True):
+        self.write(before.x)
+        for p, grad in zip(self.parameters, before.grads, strict=True):
             p.grad = grad
-        if found.buffers is not None:
-            found.buffers.write(found.values)
-        elif self._buffers is not None:  # met in this step; not all of them, if that was cut short
+        if before.buffers is not None:
+            before.buffers.write(before.values)
+        elif self._buffers is not None:  # found in this step, perhaps not all of them
             self._buffers.unhook()
             self._buffers.write(self._buffers.before)
-        self._buffers, self._committed, self._dirty = found.buffers, found.values, False
+        self._buffers, self._committed, self._dirty = before.buffers, before.values, False
 
-    def keep(self, x: Tensor) -> None:
-        """Leave x in the live parameters, and remember that nobody has written to them since."""
-        self.write(x)
+    def finish(self, start: Point, new: Point, own: OwnGrads) -> OwnGrads:
+        """Leave parameters, buffers, `.grad` and the random state as after one evaluation.
+
+        Returns:
+            The `.grad` that this step left: the gradient at its start if the closure calls
+            `backward()`; otherwise those of an earlier step, `own`.
+        """
+        self.write(new.x)
         self._versions = self._version()
+        if self._reuse:
+            new.accept()
+        else:
+            new.release()
+        self.restore_buffers()  # those of the accepted point, or of the start if there is none
+        if self._random_after is not None and not self._reuse:
+            self._random_after.restore()  # so that the next mask is another
+        if not self._calls_backward:
+            return own
+        left = []
+        for p, grad in zip(self.parameters, self.layout.split(start.grad), strict=True):
+            p.grad = grad.clone()
+            left.append((p.grad, p.grad._version))
+        return left
 
-    def untouched(self, x: Tensor) -> bool:
-        """Whether the live parameters still hold what `keep` left, so that its graph is valid."""
+    def _has_foreign_grads(self, own: OwnGrads) -> bool:
+        """True if `.grad` holds numbers that no step has left there."""
+        left = {id(grad): version for grad, version in own}
+        found = [p.grad for p in self.parameters if p.grad is not None]
+        return any(left.get(id(g)) != g._version and bool(g.any()) for g in found)
+
+    def _untouched(self, x: Tensor) -> bool:
+        """True if the live parameters still hold what `finish` wrote: its graph is valid."""
         assert self._written is not None  # by `begin`
         same = self._versions == self._version() and torch.equal(self._written, x)
         if same:
@@ -141,13 +209,13 @@ class ClosureObjective(AutogradObjective):
         return same
 
     def expect(self, kept: Point) -> None:
-        """Refuse a closure that is not the function that gave the kept point its value."""
+        """Raise if the closure has another value at the point that the last step accepted."""
         again = self.value(self.run(kept.x, graph=True), kept.x)
         if not abs(again - kept.value) <= 10 * self.eps * abs(kept.value):
             raise NondeterministicError(
                 "`ScaledGD(reuse_value=True)` is a promise that the loss is the same function in "
                 f"every step, but at the same parameters the last step's was {kept.value!r} and "
-                f"this step's is {again!r}. Leave `reuse_value` out where the batch changes, or "
+                f"this step's is {again!r}. Use `reuse_value=False` where the batch changes, or "
                 "compute the loss of all of the data."
             )
 
@@ -156,18 +224,17 @@ class ClosureObjective(AutogradObjective):
         return [p._version for p in self.parameters]
 
     def at(self, x: Tensor, order: Order = 2) -> AutogradPoint:
-        """A trial, asked no further than trials are."""
-        return AutogradPoint(self, x, 0 if self.trial_order == 0 else order)
+        """A trial of the line search; without a graph unless it may start the next step."""
+        return AutogradPoint(self, x, order if self._reuse else 0)
 
     def write(self, x: Tensor) -> None:
         """Put x into the live parameters, to the bit."""
         if x is not self._written:
-            self._written = None
             self.layout.write(x, self.parameters)
             self._written = x
 
     def is_current(self, run: Evaluation) -> bool:
-        """Whether the graph of that run can still be used."""
+        """True if the graph of the run is still valid."""
         return run is self._newest
 
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
@@ -206,33 +273,28 @@ class ClosureObjective(AutogradObjective):
         self._dirty = False
 
     def _call(self) -> tuple[object, list[Tensor | None]]:
-        """What the closure returned, and the gradients it left.
+        """What the closure returned, and the gradients it left; `.grad` is put back.
 
-        `.grad` and the random state are put back.
-
-        Always with a graph: the loss may differentiate by its inputs, or look at `requires_grad`.
+        Always with a graph: the loss may need one of its own, or read `requires_grad`.
         """
         kept = [p.grad for p in self.parameters]
         for p in self.parameters:
             p.grad = None
         marks = self._mark()
         try:
-            with torch.enable_grad(), self.random.replayed() as drew:
+            with torch.enable_grad(), self._random.replayed() as drew:
                 returned = self._closure()
-                self.random_after = RandomState.capture() if drew() else None
+                self._random_after = RandomState.capture() if drew() else None
             return returned, self._unmarked(marks)
         finally:
             for p, grad in zip(self.parameters, kept, strict=True):
                 p.grad = grad
 
     def _mark(self) -> list[tuple[Tensor, int]] | None:
-        """Where others left gradients, NaN in their place: shows whether the closure zeroes them.
-
-        Only at the start of such a step, so nothing is paid for it otherwise.
-        """
-        if not self._others_grads:
+        """NaN in the place of foreign gradients, to see whether the closure zeroes them."""
+        if not self._foreign_grads:
             return None
-        self._others_grads = False
+        self._foreign_grads = False
         marks = [torch.full_like(p, math.nan) for p in self.parameters]
         for p, mark in zip(self.parameters, marks, strict=True):
             p.grad = mark
@@ -250,26 +312,26 @@ class ClosureObjective(AutogradObjective):
         return grads
 
     def noise(self, run: Evaluation) -> float:
-        """Where the graph hides the precision the modules' outputs show it.
+        """The unit roundoff of a run; from the modules' outputs if the loss has no graph.
 
-        A loss may come without its graph; and in torch 2.4 a graph says nothing after backward().
+        In torch 2.4 a graph has no dtypes after backward().
         """
         told = hasattr(run.loss.grad_fn, "_input_metadata")
         hidden = None if told else self._buffers
         return max(graph_eps(run.loss), 0.0 if hidden is None else hidden.eps)
 
-    def confirm(self, point: AutogradPoint, run: Evaluation, moved: Tensor, g: Tensor) -> None:
-        """Refuse gradients that are not those of the loss the closure returned.
+    def confirm(self, point: AutogradPoint, run: Evaluation, offset: Tensor, g: Tensor) -> None:
+        """Raise if the gradients are not those of the loss that the closure returned.
 
-        Along x + moved both slopes and the change of f are known; where the slopes agree with each
-        other, and the change is well above rounding, it must be what they say.
+        Along x + offset both slopes and the change of f are known. If the slopes agree with each
+        other, and the change is well above rounding, it must agree with them too.
         """
         if self._confirmed:
             return
-        slope, change = dot(point.grad, moved), run.loss.item() - point.value
-        bent = not abs(dot(g, moved) - slope) <= 0.1 * abs(slope)
-        if bent or not max(abs(slope), abs(change)) > 1000 * self.eps * abs(point.value):
-            return  # cannot tell, here
+        slope, change = dot(point.grad, offset), run.loss.item() - point.value
+        curved = not abs(dot(g, offset) - slope) <= 0.1 * abs(slope)
+        if curved or not max(abs(slope), abs(change)) > 1000 * self.eps * abs(point.value):
+            return  # not conclusive here
         if not abs(change - slope) <= 0.2 * abs(slope):
             raise ValueError(
                 "The gradients that the closure leaves are not those of the loss it returns: that "
@@ -282,14 +344,14 @@ class ClosureObjective(AutogradObjective):
     def _evaluation(self, returned: object, grads: Sequence[Tensor | None]) -> Evaluation:
         starting, self._starting = self._starting, False
         if returned is None and all(g is None for g in grads):
-            if not self.may_skip:
+            if not self._may_skip:
                 raise TypeError(_NOTHING)
             if starting:
-                raise Skipped
+                raise Skipped(self._random_after)
             nans = [torch.full_like(p, math.nan) for p in self.parameters]
             return Evaluation(nans[0].sum(), self.parameters, grads=nans)  # so it is refused
-        self.calls_backward = any(g is not None for g in grads)
-        if not self.calls_backward:
+        self._calls_backward = any(g is not None for g in grads)
+        if not self._calls_backward:
             loss, aux = loss_and_aux(returned, self.loss_name)
             return Evaluation(loss, self.parameters, aux=aux)
         if self.product.requested == "double-backward":
