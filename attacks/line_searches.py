@@ -314,7 +314,7 @@ RISING = ("non-monotone", "ABBmin")  # their searches let f rise
 def one_run(rng: random.Random, name: str, tally: Tally) -> None:
     """A run on a sum of two hostile functions; each iteration is a trial."""
     first, second = (
-        Function(*map(guarded, (m.f, m.df, m.ddf)))
+        Function(*map(guarded, (m.f, m.df, m.ddf)), m.same)
         for m in (rng.choice(KINDS)(rng), rng.choice((smooth, rng.choice(KINDS)))(rng))
     )
     parts = (first, second)
@@ -355,7 +355,7 @@ def one_run(rng: random.Random, name: str, tally: Tally) -> None:
             and row.trials <= 2 * Armijo().max_trials
             and math.isfinite(after.value + after.grad_norm)
             and (name in RISING or rise <= allowed)
-            and not torch.equal(xs[k], xs[k + 1])
+            and not (torch.equal(xs[k], xs[k + 1]) and all(p.same for p in parts))
         )
         tally.expect(right, f"{name}: {row} then f = {after.value}")
 
