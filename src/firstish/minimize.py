@@ -1,4 +1,4 @@
-"""The front door for a function and a start: run to the end, keep the history."""
+"""`minimize`: a run of a method from a starting point to the end, with its history."""
 
 from __future__ import annotations
 
@@ -38,23 +38,24 @@ def minimize(
     max_seconds: float | None = None,
     callback: Callback | None = None,
 ) -> Result:
-    """Minimise f by a method that sets its own step.
+    """The minimum of f from x0, by a method that sets its own step size.
 
     Args:
         fun: a callable on a tensor shaped like `x0`, returning the loss or `(loss, aux)`; or an
             objective, such as `ModuleObjective`.
-        x0: where to start; the objective's module stands for its own parameters, and is left
-            holding the result.
-        method: "lazy" by default, `LazyStep()`, which needs the fewest oracle calls on most
-            problems; or "plane", or one of the paper's scalings such as "CGMR", or a method with
-            settings of its own, such as `ScaledGradient(scaling="CGMR", sigma=0)`.
+        x0: the starting point; or the module of the objective, to start at its parameters and
+            write the result into them.
+        method: a name or a method with settings, such as
+            `ScaledGradient(scaling="CGMR", sigma=0)`. "lazy" by default, which needs the fewest
+            oracle calls on most problems; others are "plane" and the paper's scalings such as
+            "CGMR".
         gtol: stop when |g| <= gtol.
-        max_oracle_calls: no iteration starts once so many are spent; None for no limit.
-        max_iterations: likewise.
-        max_seconds: likewise.
+        max_oracle_calls: no iteration starts after this many; None for no limit.
+        max_iterations: the same for iterations.
+        max_seconds: the same for seconds.
         callback: called with a `Progress` after each iteration; the run stops if it returns True
-            or raises StopIteration. Its time is not counted. Of several processes any may have
-            one, and rank 0's decides.
+            or raises StopIteration. Its time is not counted. Of several processes only rank 0's
+            stops the run.
 
     Returns:
         A `Result`. Not reaching `gtol` is a status, not an exception.
@@ -96,7 +97,7 @@ def _load(objective: ModuleObjective | RowSum, x: Tensor) -> None:
 
 
 def _require_same(objective: Objective, method: AnyMethod, limits: Limits) -> None:
-    """Refuse settings that differ between processes; of `max_seconds` rank 0's is that of all."""
+    """Raise if settings differ between processes; `max_seconds` may, and rank 0's is used."""
     group = getattr(objective, "group", None)
     if group is None or group.alone:
         return
@@ -109,7 +110,10 @@ def _require_same(objective: Objective, method: AnyMethod, limits: Limits) -> No
 
 
 def _settings(thing: object) -> object:
-    """What can be compared of a method; a function, say, has another address in each process."""
+    """A method's settings, as far as they are comparable between processes.
+
+    A function, for example, has another address in each.
+    """
     if is_dataclass(thing):
         return type(thing).__qualname__, [_settings(getattr(thing, f.name)) for f in fields(thing)]
     if isinstance(thing, tuple):
@@ -122,25 +126,25 @@ def _settings(thing: object) -> object:
 def _drive(
     run: Run, limits: Limits, callback: Callback | None, history: list[Entry], shape: torch.Size
 ) -> Status:
-    watched = run.group.any(callback is not None)  # also by another process
+    has_callback = run.group.any(callback is not None)  # in this process or another
     while True:
         outcome = run.advance(limits)
         if isinstance(outcome, Status):
             return outcome
         history.append(outcome)
-        if watched and _stops(callback, run, outcome, shape):
+        if has_callback and _stops(callback, run, outcome, shape):
             return Status.STOPPED
 
 
 def _stops(callback: Callback | None, run: Run, entry: Entry, shape: torch.Size) -> bool:
     shown = run.clock.seconds()
-    stop = callback is not None and _asks_to_stop(callback, run.point, entry, shape)
+    stop = callback is not None and _returns_true(callback, run.point, entry, shape)
     decided = run.group.broadcast(stop)  # the callback of rank 0 decides for all
     run.clock.forget_since(shown)
     return bool(decided)
 
 
-def _asks_to_stop(callback: Callback, point: Point, entry: Entry, shape: torch.Size) -> bool:
+def _returns_true(callback: Callback, point: Point, entry: Entry, shape: torch.Size) -> bool:
     progress = Progress(entry.row(), point.value, point.grad_norm, point.aux, point.x.view(shape))
     try:
         answer = callback(progress)
@@ -150,7 +154,7 @@ def _asks_to_stop(callback: Callback, point: Point, entry: Entry, shape: torch.S
 
 
 def _is_true(answer: object) -> bool:
-    """True itself, or NumPy's or torch's; a number returned by accident does not stop a run."""
+    """True for True of Python, NumPy or torch; a number returned by accident does not count."""
     kind = str(getattr(answer, "dtype", type(answer).__name__))
     return kind in ("bool", "torch.bool") and bool(answer)
 
@@ -159,7 +163,9 @@ def _result(run: Run, status: Status, history: list[Entry], shape: torch.Size) -
     last = run.here()
     run.point.release()
     rows = [entry.row() for entry in (*history, last)]
-    if status not in (Status.CONVERGED, Status.STOPPED) and _bottomless(rows, run.point.x.dtype):
+    if status not in (Status.CONVERGED, Status.STOPPED) and _seems_unbounded(
+        rows, run.point.x.dtype
+    ):
         status = Status.UNBOUNDED
     return Result(
         x=run.point.x.view(shape),
@@ -175,15 +181,15 @@ def _result(run: Run, status: Status, history: list[Entry], shape: torch.Size) -
     )
 
 
-def _bottomless(rows: Sequence[Row], dtype: torch.dtype) -> bool:
-    """Whether f has fallen below anything beside which its value at the start still counts."""
+def _seems_unbounded(rows: Sequence[Row], dtype: torch.dtype) -> bool:
+    """True if f is so low that its value at the start is lost in rounding."""
     return rows[-1].value < -max(1.0, abs(rows[0].value)) / torch.finfo(dtype).eps
 
 
 def _start(
     fun: Callable[[Tensor], object] | Objective, x0: Tensor | nn.Module
 ) -> tuple[Objective, Tensor, torch.Size]:
-    """The objective, the first vector and the shape the user thinks in."""
+    """The objective, the starting point as a vector, and the shape of the user's x0."""
     if isinstance(x0, nn.Module):
         if not isinstance(fun, ModuleObjective | RowSum) or not fun.is_of(x0):
             raise TypeError(

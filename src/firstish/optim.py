@@ -81,7 +81,7 @@ class ScaledGD(Optimizer):
     None if the method did not evaluate them, as methods without a line search do not.
     """
 
-    # So a GradScaler calls `step` itself, with `found_inf` beside it, instead of failing obscurely.
+    # With it a GradScaler sets `found_inf` and calls `step`, which raises with advice.
     _step_supports_amp_scaling = True
     _own: OwnGrads
 
@@ -122,7 +122,7 @@ class ScaledGD(Optimizer):
         if self._first_step() < _LIKE_A_RATE:
             warnings.warn(
                 f"`ScaledGD(lr={lr})` makes every step at most {lr} of the one that the curvature "
-                "asks for: `lr` is the first trial step, not a learning rate. Leave it at 1.0.",
+                "gives: `lr` is the first trial step, not a learning rate. Leave it at 1.0.",
                 stacklevel=2,
             )
 

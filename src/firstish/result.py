@@ -1,4 +1,4 @@
-"""What a run returns and records: Result, Row, Progress and Status."""
+"""`Result`, `Row`, `Progress` and `Status`: what a run returns and records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Status(Enum):
     MAX_ORACLE_CALLS = "The budget of oracle calls is spent."
     MAX_ITERATIONS = "The budget of iterations is spent."
     MAX_SECONDS = "The budget of seconds is spent."
-    STOPPED = "The callback asked to stop."
+    STOPPED = "The callback stopped the run."
     ROUNDING = "f cannot resolve a further decrease in this precision."
     LINE_SEARCH = "No trial of the line search was accepted."
     NON_FINITE = "f, its gradient or a Hessian-vector product was not finite at the next point."
@@ -32,9 +32,9 @@ class Row(Step):
 
     Args:
         iteration: k.
-        oracle_calls: spent until f and g at x_k were known, in the paper's unit.
-        passes: the same in forward passes really made.
-        seconds: the same in time.
+        oracle_calls: the cost until f and g at x_k were known, in the paper's unit.
+        passes: the same in actual forward passes.
+        seconds: the same in seconds.
         value: f(x_k).
         grad_norm: |g(x_k)|.
     """
@@ -55,7 +55,7 @@ _STEP = tuple(f.name for f in fields(Step))
 
 
 class Entry(NamedTuple):
-    """What a row is made of, as the loop has it at hand; the row itself is made when asked for."""
+    """The contents of a row, as a tuple: cheaper to make within an iteration."""
 
     iteration: int
     oracle_calls: float
@@ -76,30 +76,30 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a callback sees after each iteration.
+    """The argument of a callback, after each iteration.
 
     Args:
         row: the point the iteration started from and the step it took.
         value: f at the new point.
         grad_norm: |g| there.
-        aux: what the loss returned beside its value there.
+        aux: what the loss returned besides its value there.
     """
 
     row: Row
     value: float
     grad_norm: float
     aux: Any = field(repr=False)
-    _x: Tensor = field(repr=False)  # the point itself, which nobody may write to
+    _x: Tensor = field(repr=False)  # the run's own, not to be written to
 
     @property
     def x(self) -> Tensor:
-        """The new point, shaped like `x0`: a copy each time, so no callback changes the run."""
+        """A copy of the new point, shaped like `x0`."""
         return self._x.clone()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
-    """What `minimize` returns.
+    """The result of `minimize`.
 
     Args:
         x: the last point, shaped like `x0`; one vector if `x0` was a module.
@@ -107,11 +107,11 @@ class Result:
         grad_norm: |g(x)|.
         status: how the run ended; its value is a sentence.
         iterations: steps taken.
-        oracle_calls: spent in all, in the paper's unit.
-        passes: spent in all, in forward passes really made.
-        seconds: spent in all, the callback's time left out.
+        oracle_calls: the total cost, in the paper's unit.
+        passes: the total cost, in actual forward passes.
+        seconds: the total time, without the callback's.
         history: a row per point; `history[k]` is x_k and the step taken from it.
-        aux: what the loss returned beside its value, at x.
+        aux: what the loss returned besides its value, at x.
     """
 
     x: Tensor
@@ -131,7 +131,7 @@ class Result:
 
     @property
     def success(self) -> bool:
-        """Whether the gradient norm reached `gtol`."""
+        """True if the gradient norm is at most `gtol`."""
         return self.status is Status.CONVERGED
 
     @property

@@ -316,9 +316,10 @@ class ClosureObjective(AutogradObjective):
 
         In torch 2.4 a graph has no dtypes after backward().
         """
-        told = hasattr(run.loss.grad_fn, "_input_metadata")
-        hidden = None if told else self._buffers
-        return max(graph_eps(run.loss), 0.0 if hidden is None else hidden.eps)
+        eps = graph_eps(run.loss)
+        if self._buffers is None or hasattr(run.loss.grad_fn, "_input_metadata"):
+            return eps
+        return max(eps, self._buffers.eps)
 
     def confirm(self, point: AutogradPoint, run: Evaluation, offset: Tensor, g: Tensor) -> None:
         """Raise if the gradients are not those of the loss that the closure returned.

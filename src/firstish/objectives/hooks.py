@@ -39,7 +39,7 @@ class Buffers:
             hook.remove()
 
     def add(self, root: nn.Module) -> None:
-        """Add a module and all in it."""
+        """Add the buffers of a module and its submodules."""
         known = {module for module, _ in self.places}
         for module in root.modules():
             if module in known:
@@ -49,14 +49,14 @@ class Buffers:
                 self.before.append(buffer.clone())
 
     def read(self) -> list[Tensor]:
-        """Copies of them all."""
+        """Copies of all buffers."""
         return [getattr(module, name).clone() for module, name in self.places]
 
     @torch.no_grad()
     def write(self, values: Sequence[Tensor]) -> None:
-        """Put them all back, in place where the module has not replaced them.
+        """Write values to all buffers, in place if the shape is the same.
 
-        A place may lack its value: it was being added when Ctrl-C came, before its module ran.
+        The last place may have no value, if Ctrl-C came while it was added.
         """
         for (module, name), value in zip(self.places, values, strict=False):
             live = getattr(module, name)
@@ -107,10 +107,10 @@ def _this_thread() -> threading.local:
 
 
 def refuse_replicas(module: nn.Module) -> None:
-    """Refuse a module that other processes hold too.
+    """Raise for a module in DistributedDataParallel on several processes.
 
-    DistributedDataParallel averages gradients that `backward()` makes, but not the loss, so that
-    its processes would accept different steps and part.
+    It averages the gradients of `backward()`, but not the loss, so that each process would accept
+    another step.
     """
     if isinstance(module, nn.parallel.DistributedDataParallel):
         processes = module.process_group.size()
@@ -123,7 +123,7 @@ def refuse_replicas(module: nn.Module) -> None:
 
 
 def _with_graph(output: Any) -> list[Tensor]:
-    """The tensors of a module's output that autograd can follow back."""
+    """The floating-point tensors with a graph in a module's output."""
     if isinstance(output, Tensor):
         return [output] if output.grad_fn is not None and output.is_floating_point() else []
     if isinstance(output, Mapping):
@@ -134,9 +134,9 @@ def _with_graph(output: Any) -> list[Tensor]:
 
 
 def graph_eps(loss: Tensor) -> float:
-    """The largest unit roundoff in the graph of a loss: autocast and casts leave their dtype there.
+    """The largest unit roundoff in the graph of a loss, which shows autocast and casts.
 
-    What a node remembers is private; without it only the dtype of the loss itself is seen.
+    The dtypes of a node are an undocumented attribute; without it only that of the loss is known.
     """
     found, seen, waiting = torch.finfo(loss.dtype).eps, set(), [loss.grad_fn]
     while waiting:
@@ -152,7 +152,7 @@ def graph_eps(loss: Tensor) -> float:
 
 
 def _dtypes(node: Any) -> list[torch.dtype]:
-    """Those of the gradients that will reach a node of the graph."""
+    """The dtypes of the gradients that will reach a node of the graph."""
     metadata = getattr(node, "_input_metadata", None)
     if metadata is not None:
         return [meta.dtype for meta in metadata]
@@ -169,17 +169,17 @@ def _dtypes(node: Any) -> list[torch.dtype]:
 def refuse_nondeterministic(
     evaluate: Callable[[], object], first: float, second: float, what: str, root: nn.Module | None
 ) -> None:
-    """Raise, naming the module whose output differs between two evaluations if there is one."""
-    culprit, innocent = _first_difference(_calls(evaluate), _calls(evaluate))
-    if culprit is None:
-        where = "No module's output differed, so look outside of modules"
+    """Raise, naming the first module whose output differs between two evaluations."""
+    module, input_differs = _first_difference(_calls(evaluate), _calls(evaluate))
+    if module is None:
+        where = "No module's output differed, so the cause is outside of modules"
     else:
         names = {m: n for n, m in root.named_modules()} if root is not None else {}
-        name = names.get(culprit)
+        name = names.get(module)
         label = f"'{name}', " if name else ""
-        where = f"The first module whose output differs is {label}{culprit!r}"
-        if innocent:
-            where += ", but so did its input already: look at what comes before it"
+        where = f"The first module whose output differs is {label}{module!r}"
+        if input_differs:
+            where += ", but its input differs already: the cause comes before it"
     raise NondeterministicError(
         f"{what} differs between two evaluations at the same point ({first!r} and {second!r}). "
         f"{where}. torch's random state was replayed, so the cause is another source of "
@@ -217,7 +217,7 @@ def _copies(values: tuple[Any, ...]) -> list[Tensor]:
 
 
 def _first_difference(one: list[_Call], two: list[_Call]) -> tuple[nn.Module | None, bool]:
-    """The first module whose output differs, and whether its inputs did."""
+    """The first module whose output differs, and True if its inputs did too."""
     for a, b in zip(one, two, strict=False):
         if a.module is not b.module:
             return a.module, False

@@ -1,7 +1,7 @@
-"""Whether all ranks evaluate the same function: same weights, buffers and settings of the modules.
+"""Checksums of a model and its loss, to verify that all ranks evaluate the same function.
 
-f of several processes is the sum of what each computes on its rows. Where one has another buffer or
-frozen weight, that sum belongs to no model, and nothing in it would show.
+f is the sum of what each process computes on its rows. If one has another buffer or frozen weight,
+the sum belongs to no model, and its value would not show that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PLACES = re.compile(r"0x[0-9a-f]+|(cuda|mps|xpu):\d+")  # differ from process t
 
 
 def checksum(t: Tensor) -> str:
-    """A number for the dtype, shape and bytes of a tensor, on whatever device it is.
+    """A text that identifies the dtype, shape and bytes of a tensor, on any device.
 
     >>> checksum(torch.zeros(2)) == checksum(-torch.zeros(2))
     False
@@ -43,7 +43,7 @@ def checksum(t: Tensor) -> str:
 
 
 def of_module(root: nn.Module, what: str, trainable: bool) -> Described:
-    """Its buffers, its frozen parameters (or all), and each module's mode and settings."""
+    """Checksums of the buffers and frozen (or all) parameters, and each module's settings."""
     found: Described = {}
     for name, module in root.named_modules():
         label = f"{what}, module '{name}'" if name else what
@@ -58,7 +58,7 @@ def of_module(root: nn.Module, what: str, trainable: bool) -> Described:
 
 
 def of_loss(loss_fn: Any) -> Described:
-    """The tensors and settings of a loss, as far as they can be seen."""
+    """Checksums of the tensors and settings that are attributes of a loss."""
     if isinstance(loss_fn, Summed):
         return of_loss(loss_fn.fn)
     if isinstance(loss_fn, nn.Module):
@@ -76,7 +76,7 @@ def _value(thing: object) -> str:
 
 
 def require_same(group: Group, mine: Described, call: str) -> None:
-    """Raise on every rank if some rank has another description, naming the first difference."""
+    """Raise on every rank if descriptions differ between ranks, naming the first difference."""
     if group.alone:
         return
     whole = hashlib.blake2b(repr(list(mine.items())).encode(), digest_size=6).digest()
