@@ -34,7 +34,7 @@ TORCH_OPTIONS: dict[str, Any] = {
     "max_eval": 26,
     "tolerance_grad": 0.0,
     "tolerance_change": 0.0,
-    "history_size": 10,
+    "history_size": 100,
     "line_search_fn": "strong_wolfe",
 }
 NAMES = (*SOLVERS, TORCH)

@@ -83,7 +83,7 @@ def test_pono_is_shown_with_its_best_so_far(draw, summary):
 def test_all_scalings_and_the_seconds(draw, summary):
     scalings = draw("scalings").axes[0]
     assert [line.get_label() for line in scalings.lines] == ["CGMR", "MRCG", "CG", "MR", "GM"]
-    along, up = curve(draw("time").axes[0], "L-BFGS")
+    along, up = curve(draw("time").axes[0], "L-BFGS, torch")
     rows = summary.rows["lbfgs"]
     assert (along, up) == (column(rows, "seconds"), column(rows, "value"))
 

@@ -57,7 +57,7 @@ class LBFGS:
     interpolation; the run then ends as not finite.
 
     Args:
-        memory: the number of curvature pairs kept.
+        memory: the number of curvature pairs kept; 100 is torch's default.
         max_trials: cap on the trials of one line search.
 
     Examples:
@@ -69,7 +69,7 @@ class LBFGS:
 
     order: ClassVar[Order] = 1
 
-    memory: int = 10
+    memory: int = 100
     max_trials: int = 25
 
     def __post_init__(self) -> None:

@@ -233,7 +233,13 @@ METHODS: dict[str, MethodSpec] = {
         non_monotone=True,
     ),
     "lbfgs": MethodSpec(
-        "L-BFGS", _own(baselines.LBFGS), Style(BLACK, "dash", "diamond-tall"), "rival", 14
+        "L-BFGS, torch", _own(baselines.LBFGS), Style(BLACK, "dash", "diamond-tall"), "rival", 14
+    ),
+    "lbfgs-10": MethodSpec(
+        "L-BFGS, 10 pairs",
+        _own(baselines.LBFGS, memory=10),
+        Style(BLACK, "dot", "diamond-tall"),
+        "rival",
     ),
     "adgd": MethodSpec("AdGD", _own(baselines.AdGD), Style(SKY, "solid", "diamond-open")),
     "adgd2": MethodSpec(
