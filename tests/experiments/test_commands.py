@@ -49,7 +49,7 @@ def test_the_page_stands_alone_and_holds_the_numbers(folder):
     assert not re.search(r'(?:src|href)="(?!data:|#)', markup)
     data = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)
     curves = json.loads(data.group(1).replace("<\\/", "</"))
-    assert [c["label"] for c in curves] == ["CGMR", "MRCG", "CG", "MR", "L-BFGS", "PoNo"]
+    assert [c["label"] for c in curves] == ["CGMR", "MRCG", "CG", "MR", "L-BFGS, torch", "PoNo"]
     assert all(len(c["oracle_calls"]) == len(c["gap"]) == len(c["best"]) for c in curves)
     looks = {(c["colour"], c["dash"]) for c in curves}
     assert len(looks) == len(curves)
