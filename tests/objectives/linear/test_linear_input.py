@@ -202,6 +202,13 @@ def test_a_damaged_scipy_matrix_is_refused(damage):
         model(matrix, torch.zeros(matrix.shape[0]))
 
 
+def test_a_row_of_lists_with_more_indices_than_entries_is_refused():
+    matrix = _sparse("lil")
+    matrix.rows[2] = [*matrix.rows[2], 0]  # the entries of later rows would move up
+    with pytest.raises(ValueError, match="damaged sparse matrix: row 2 has 4 indices for 3 ent"):
+        model(matrix, torch.zeros(4))
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CS")
 def test_a_damaged_sparse_tensor_is_refused():
     one = torch.ones(1, dtype=torch.float64)

@@ -65,6 +65,11 @@ def _scipy_fault(matrix: Any) -> str | None:
         offsets, entries = arrays(matrix, "offsets", "data")
         if entries.ndim != 2 or offsets.shape != entries.shape[:1]:
             return f"{offsets.size} offsets for data of shape {entries.shape}"
+    if kind == "lil":
+        rows, entries = arrays(matrix, "rows", "data")
+        for row, lengths in enumerate(zip(map(len, rows), map(len, entries), strict=False)):
+            if lengths[0] != lengths[1]:
+                return f"row {row} has {lengths[0]} indices for {lengths[1]} entries"
     return None  # lil and dok are converted by Python code, and the result is checked
 
 
