@@ -91,7 +91,7 @@ class Verdict:
     Args:
         claim: its number in the list of the paper's claims.
         text: what the paper says.
-        holds: None where the run cannot tell.
+        holds: None where the run does not decide it.
         detail: by how much.
     """
 
@@ -124,7 +124,7 @@ class Ratio:
         return f"{bound}{value:.{2 if value < 10 else 0}f}× ({self.target})"
 
     def within(self, least: float, most: float) -> bool | None:
-        """Whether it lies between those; None if the bound cannot tell."""
+        """Whether it lies between those; None if the bound does not decide it."""
         if least <= self.least and self.most <= most:
             return True
         return False if self.most < least or self.least > most else None
@@ -135,7 +135,7 @@ def compare(
 ) -> Ratio | None:
     """The calls of `other` over those of `ours`, to their common target.
 
-    It is asked whether they lie between `least` and `most`.
+    The question is whether they lie between `least` and `most`.
     """
     found = _to_tolerance(ours, other)
     if found is not None and found.within(least, most) is not None:

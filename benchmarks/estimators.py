@@ -10,7 +10,7 @@ whose fit reaches the target, and that fit is timed: from arrays to coefficients
 included, in turns with the others. One thread each; the seconds that count are the processor's,
 which other load on the machine does not lengthen; ratios by the clock are printed beside them. The
 ratio is that of the medians to the better of lbfgs and newton-cg; newton-cholesky is there for
-information. On CIFAR-10 newton-cg is not asked for the lowest value, and newton-cholesky not at
+information. On CIFAR-10 newton-cg is not run for the lowest value, and newton-cholesky not at
 all: its matrix would have 30,730 rows.
 
 A solver that has not reached the target in a fit of PATIENCE times our seconds is given up, and
@@ -40,11 +40,11 @@ from firstish.sklearn import ScaledLogisticRegression
 
 LADDER = [a * 10.0**-k for k in range(2, 9) for a in (1, 0.3)]
 TIGHT = 1e-8
-SHARE = 1e-6  # how far above the lowest objective the target lies
+RELATIVE = 1e-6  # how far above the lowest objective the target lies
 RIVALS = ("lbfgs", "newton-cg")
 OTHERS = ("newton-cholesky",)
 OURS = "ours"
-MOST = 2000  # coefficients beyond which newton-cholesky's matrix is not asked for
+MOST = 2000  # coefficients beyond which newton-cholesky is not run
 PATIENCE, BUDGET = 10, 120
 BAR = 1.0
 
@@ -126,7 +126,7 @@ def race(X: Any, y: np.ndarray, repeats: int) -> dict[str, Timed]:
     lowest = fit(OURS, TIGHT, X, y)[0]
     if size <= MOST:
         lowest = min(lowest, fit("newton-cg", TIGHT, X, y)[0])
-    target = lowest * (1 + SHARE)
+    target = lowest * (1 + RELATIVE)
     timed = {OURS: loosest(OURS, X, y, target, math.inf)}
     mine = fit(OURS, timed[OURS].tol, X, y)[1]
     for solver in (*RIVALS, *(OTHERS if size <= MOST else ())):

@@ -70,13 +70,13 @@ def bare(loss: Callable[[Tensor], Tensor], x0: Tensor, iterations: int) -> float
         x = x0.detach().requires_grad_()
         (g,) = torch.autograd.grad(loss(x), x, create_graph=True)
         torch.autograd.grad(g, x, g.detach())
-        del g, x  # freeing the graph is part of the price
+        del g, x  # freeing the graph is part of the cost
         spent.append(time.perf_counter() - start)
     return statistics.median(spent)
 
 
 def ours(loss: Callable[[Tensor], Tensor], x0: Tensor, iterations: int) -> float:
-    """Seconds of `minimize`, its median unit-step iteration's; the first one's checks left out."""
+    """Seconds of `minimize`, its median unit-step iteration's; without the first one's checks."""
     result = firstish.minimize(
         loss, x0, method="CGMR", gtol=0, max_oracle_calls=None, max_iterations=iterations + 1
     )
@@ -123,14 +123,20 @@ def memory_growth() -> float:
     loss, x0 = digits_logistic()
     seen: list[float] = []
 
-    def look(progress: firstish.Progress) -> None:
+    def observe(progress: firstish.Progress) -> None:
         if progress.row.iteration in (100, 1100):
             gc.collect()
             seen.append(anonymous_memory())
 
     method = firstish.ScaledGradient(scaling="GM")  # slow enough to keep going for so long
     firstish.minimize(
-        loss, x0, method=method, gtol=0, max_oracle_calls=None, max_iterations=1101, callback=look
+        loss,
+        x0,
+        method=method,
+        gtol=0,
+        max_oracle_calls=None,
+        max_iterations=1101,
+        callback=observe,
     )
     return seen[1] - seen[0]
 

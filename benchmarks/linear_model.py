@@ -5,7 +5,7 @@
 Softmax regression over ten classes on synthetic data in float64, the last class pinned, as the
 paper's CIFAR-10 problem (1.2 GB at full size). Both run `minimize` from the same point, in turns
 within each block, so that the noise of the machine falls on both; an iteration's time is the mean
-over the block's unit steps, an even number of them because CGMR's alternate in price. The ratio is
+over the block's unit steps, an even number of them because CGMR's alternate in cost. The ratio is
 the median over blocks; on a busy machine that of CPU times is the steadier. By passes over the
 features the limits are 4/2 for CG, 4/3 for MR and 4/2.5 for CGMR; in time they move, because the
 two multiply in different orders of storage. The pass more that a linear model makes every 50
@@ -29,8 +29,8 @@ BARS = {"CGMR": 1.3, "CG": 1.6, "MR": 1.0}
 CLASSES, WEIGHT_DECAY, STEPS = 10, 1e-3, 4
 
 
-class Price(NamedTuple):
-    """Of one iteration."""
+class Cost(NamedTuple):
+    """The cost of one iteration."""
 
     seconds: float
     cpu: float
@@ -64,8 +64,8 @@ def objectives(A: Tensor, labels: Tensor) -> tuple[firstish.Objective, firstish.
     return generic, firstish.LinearModel(A, labels, family, weight_decay=WEIGHT_DECAY)
 
 
-def price(objective: firstish.Objective, x: Tensor, scaling: str) -> Price:
-    """What an iteration costs, the first one left out."""
+def cost(objective: firstish.Objective, x: Tensor, scaling: str) -> Cost:
+    """The cost of an iteration, without the first one."""
     method = firstish.ScaledGradient(scaling=scaling, sigma=0.0)
     cpu: list[float] = []
     result = firstish.minimize(
@@ -80,14 +80,14 @@ def price(objective: firstish.Objective, x: Tensor, scaling: str) -> Price:
     rows = result.history[1:]
     if any(row.trials != 1 for row in rows[:-1]):
         raise SystemExit(f"{scaling} backtracked: not the iteration that is to be timed.")
-    return Price(
+    return Cost(
         (rows[-1].seconds - rows[0].seconds) / STEPS,
         (cpu[-1] - cpu[0]) / STEPS,
         (rows[-1].passes - rows[0].passes) / STEPS,
     )
 
 
-def report(name: str, pairs: list[tuple[Price, Price]]) -> bool:
+def report(name: str, pairs: list[tuple[Cost, Cost]]) -> bool:
     """Print two lines; True if the bar is met."""
     slow, fast = (min(side, key=lambda p: p.cpu) for side in zip(*pairs, strict=True))
     print(
@@ -123,7 +123,7 @@ def main() -> None:
     )
     met = []
     for name in BARS:
-        pairs = [(price(generic, x, name), price(linear, x, name)) for _ in range(given.blocks)]
+        pairs = [(cost(generic, x, name), cost(linear, x, name)) for _ in range(given.blocks)]
         met.append(report(name, pairs))
     raise SystemExit(0 if all(met) else 1)
 

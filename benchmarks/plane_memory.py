@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def _over(names: list[str], memory: int) -> tuple[list[float], float, int]:
-    """The calls charged, the share of unit steps and how many problems were solved."""
+    """The calls charged, the fraction of unit steps and how many problems were solved."""
     costs, steps = [], []
     solved = 0
     for name in names:

@@ -29,7 +29,7 @@ from race.problem import BUDGET, held_out
 from race.statistics import PENALTY
 from race.traces import Outcome
 
-from firstish.experiments.workers import deaf, processes
+from firstish.experiments.workers import processes, sigint_blocked
 
 RULES = f"""\
 Unit: oracle calls of the paper (value 1, gradient +1, Hessian-vector product +2), for all alike.
@@ -137,7 +137,7 @@ def _race(
             keep(problem, heat(problem, waiting[problem], rules), done)
         return
     with processes(jobs) as pool:
-        with deaf():
+        with sigint_blocked():
             tasks = {pool.submit(heat, p, waiting[p], rules): p for p in order}
         for done, task in enumerate(as_completed(tasks), 1):
             keep(tasks[task], task.result(), done)

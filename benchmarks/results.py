@@ -85,14 +85,14 @@ def table(summary: Summary) -> list[str]:
         return number(reached.oracle_calls)
 
     def row(line: Line) -> str:
-        price = "-" if line.tuning is None else number(line.tuning["oracle_calls"])
+        cost = "-" if line.tuning is None else number(line.tuning["oracle_calls"])
         cases = " / ".join(str(line.cases[c]) for c in ("SPC", "LPC", "NC")) if line.cases else "-"
         cells = [
             line.label,
             *map(cell, line.to_gap),
             cell(line.to_gtol),
             number(line.best, 8),
-            price,
+            cost,
             percent(line.unit_steps),
             percent(line.curvature_condition),
             "-" if line.backtracks is None else f"{line.backtracks:.3f}",
@@ -260,10 +260,10 @@ def main() -> None:
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--note", default="", help="a sentence for the pages, such as on the load")
-    asked = parser.parse_args()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    index([page(folder, asked.out, asked.note) for folder in asked.folders], asked.out)
-    print(f"wrote {len(asked.folders)} pages and an index to {asked.out}")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    index([page(folder, args.out, args.note) for folder in args.folders], args.out)
+    print(f"wrote {len(args.folders)} pages and an index to {args.out}")
 
 
 if __name__ == "__main__":

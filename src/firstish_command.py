@@ -24,10 +24,10 @@ def main() -> None:
 def quiet_ctrl_c() -> Iterator[None]:
     """In this block Ctrl-C ends the process with exit code 130, as a shell would report it.
 
-    An exception would not do: what is being imported may catch it, or print it.
+    Not by an exception: the code being imported may catch it, or print it.
     """
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # someone has chosen to hear it, or to ignore it
+    if before is not signal.default_int_handler:  # the caller has its own handler, or ignores it
         yield
         return
     signal.signal(signal.SIGINT, _leave)

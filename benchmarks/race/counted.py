@@ -1,7 +1,7 @@
 """An objective for solvers that are not ours, counted in the same unit.
 
 A value is 1, a gradient after the value 1 more, a Hessian-vector product after the gradient 2
-more. Whatever a solver asks for counts, and nothing counts twice at the same x.
+more. All that a solver evaluates counts, and nothing counts twice at the same x.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Counted:
         objective: its loss is evaluated, the weight decay added.
         dtype: the precision it computes in.
         products: whether gradients keep their graph, for products to come.
-        max_calls: `Enough` is raised when more is asked for after so many.
+        max_calls: an evaluation after so many raises `Enough`.
         max_seconds: likewise.
     """
 

@@ -1,4 +1,4 @@
-"""Who races: every method of firstish's registry, SciPy's solvers and torch's L-BFGS."""
+"""The entrants: every method of firstish's registry, SciPy's solvers and torch's L-BFGS."""
 
 from __future__ import annotations
 
@@ -86,8 +86,7 @@ def run(
 def winner(tried: Sequence[Outcome]) -> Outcome:
     """The best step size of a grid, charged with what the others spent.
 
-    Of those that ran to the finish the quickest, or else the one that came lowest: what is best
-    for the method.
+    The quickest of those that ran to the finish, or else the one that came lowest.
     """
     finished = [outcome for outcome in tried if outcome.status == "TARGET"]
     if finished:

@@ -61,7 +61,7 @@ def heat(name: str, methods: Sequence[str], rules: Rules) -> dict[str, Outcome]:
 
 
 def _warm_up(instance: Instance) -> tuple[float, float]:
-    """f and |g| at the start; the checks of a first evaluation are made here, on nobody's clock."""
+    """f and |g| at the start; the checks of a first evaluation are made here, untimed."""
     for _ in range(3):
         point = instance.objective.at(instance.x0)
         point.hvp(point.grad)

@@ -27,7 +27,7 @@ class RaceProblem:
         family: which tables it is counted in.
         build: makes f and the start, with the constants theory gives.
         reference: the minimum the start leads to, published or in closed form and then computed
-            to full precision; None where only the race itself can tell.
+            to full precision; None where only the race itself can find it.
         lowest: the lowest minimum known, where it is another one than `reference`.
         published: `reference` as it stands in print, with its digits.
         budget: oracle calls.

@@ -48,11 +48,11 @@ def draw(board: Board, title: str, path: Path) -> None:
             ax = axes[row][column]
             for method, ratios in st.performance_ratios(costs).items():
                 steps = sorted({1.0, *(r for r in ratios if r <= FARTHEST), FARTHEST})
-                shares = [st.share_within(ratios, step) for step in steps]
+                fractions = [st.fraction_within(ratios, step) for step in steps]
                 colour, dash = _style(method)
                 (line,) = ax.step(
                     steps,
-                    shares,
+                    fractions,
                     dash,
                     where="post",
                     color=colour,

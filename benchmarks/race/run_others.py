@@ -39,7 +39,7 @@ TORCH_OPTIONS: dict[str, Any] = {
 }
 NAMES = (*SOLVERS, TORCH)
 
-Look = Callable[[Array], None]
+Observe = Callable[[Array], None]
 
 
 def setting(name: str) -> str:
@@ -62,7 +62,7 @@ def run(instance: Instance, name: str, finish: Finish) -> Outcome:
     x0 = instance.x0.numpy().astype(np.float64)
     trace = Trace()
 
-    def look(x: Array) -> None:
+    def observe(x: Array) -> None:
         value, g = f.value(x), f.grad(x)
         trace.add(f.calls, f.seconds(), value)
         if finish.reached(value, float(np.linalg.norm(g))):
@@ -71,8 +71,8 @@ def run(instance: Instance, name: str, finish: Finish) -> Outcome:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            look(x0)
-            status = _torch(f, x0, look) if name == TORCH else _scipy(name, f, x0, look)
+            observe(x0)
+            status = _torch(f, x0, observe) if name == TORCH else _scipy(name, f, x0, observe)
         except Enough as reason:
             status = str(reason)
         except Exception as error:  # a method that breaks is a row in the table
@@ -80,11 +80,11 @@ def run(instance: Instance, name: str, finish: Finish) -> Outcome:
     return Outcome(status, trace, f.calls, f.seconds())
 
 
-def _scipy(name: str, f: Counted, x0: Array, look: Look) -> str:
+def _scipy(name: str, f: Counted, x0: Array, observe: Observe) -> str:
     method, options = SOLVERS[name]
 
     def callback(intermediate_result: optimize.OptimizeResult) -> None:
-        look(np.array(intermediate_result.x))
+        observe(np.array(intermediate_result.x))
 
     result = optimize.minimize(
         f.value,
@@ -98,7 +98,7 @@ def _scipy(name: str, f: Counted, x0: Array, look: Look) -> str:
     return f"SCIPY: {result.message}"
 
 
-def _torch(f: Counted, x0: Array, look: Look) -> str:
+def _torch(f: Counted, x0: Array, observe: Observe) -> str:
     x = torch.tensor(x0)
     optimizer = torch.optim.LBFGS([x], **TORCH_OPTIONS)
 
@@ -111,4 +111,4 @@ def _torch(f: Counted, x0: Array, look: Look) -> str:
         optimizer.step(closure)  # type: ignore[no-untyped-call]
         if torch.equal(x, before):
             return "LINE_SEARCH"
-        look(x.numpy())
+        observe(x.numpy())

@@ -93,6 +93,6 @@ def performance_ratios(
     }
 
 
-def share_within(ratios: Sequence[float], factor: float) -> float:
-    """rho(factor): the share of problems on which a method is within that factor of the best."""
+def fraction_within(ratios: Sequence[float], factor: float) -> float:
+    """rho(factor): the fraction of problems on which a method is within that factor of the best."""
     return sum(r <= factor for r in ratios) / len(ratios)

@@ -17,7 +17,9 @@ _NEEDS = "The command line needs more packages: pip install 'firstish[all]'"
 def main() -> None:
     """Run the `firstish` command, or say what is missing."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a "≤" is no reason to fail where it has no code
+        if isinstance(
+            stream, TextIOWrapper
+        ):  # so that a "≤" does not fail in an encoding without it
             stream.reconfigure(errors="replace")
     app = _commands()
     if os.environ.get("WORLD_SIZE", "1") == "1":
@@ -39,7 +41,7 @@ def _commands() -> Callable[[], object]:
 
 
 def _one_of_many(app: Callable[[], object]) -> NoReturn:
-    """Run a rank, and leave without the interpreter's own end.
+    """Run a rank, and exit without the interpreter's shutdown.
 
     There the threads of the process group sometimes abort a process whose work is done, and
     torchrun would take that for a failure.

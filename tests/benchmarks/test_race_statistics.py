@@ -88,8 +88,8 @@ def test_a_performance_profile_by_hand():
     costs = {"a": [10.0, 30.0, None, None], "b": [20.0, 10.0, 5.0, None]}
     ratios = st.performance_ratios(costs)
     assert ratios == {"a": [1.0, 3.0, math.inf, math.inf], "b": [2.0, 1.0, 1.0, math.inf]}
-    assert [st.share_within(ratios["a"], t) for t in (1, 2.9, 3, 100)] == [0.25, 0.25, 0.5, 0.5]
-    assert [st.share_within(ratios["b"], t) for t in (1, 2, 100)] == [0.5, 0.75, 0.75]
+    assert [st.fraction_within(ratios["a"], t) for t in (1, 2.9, 3, 100)] == [0.25, 0.25, 0.5, 0.5]
+    assert [st.fraction_within(ratios["b"], t) for t in (1, 2, 100)] == [0.5, 0.75, 0.75]
 
 
 def outcome(values, calls, **more):

@@ -23,5 +23,5 @@ def squares(residuals: Residuals) -> Callable[[Tensor], Tensor]:
 
 @cache
 def count(n: int, start: int = 1) -> Tensor:
-    """start, start + 1, ... in float64, n of them; nobody writes to it."""
+    """start, start + 1, ... in float64, n of them; not to be written to."""
     return torch.arange(start, start + n, dtype=torch.float64)

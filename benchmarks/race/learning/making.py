@@ -1,4 +1,4 @@
-"""What the problems of this folder share."""
+"""Helpers of the problems in this folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from race.problem import RaceProblem
 
 
 def learning(name: str, build: Callable[[], Instance]) -> RaceProblem:
-    """A problem whose minimum only the race itself can tell."""
+    """A problem whose minimum only the race itself can find."""
     return RaceProblem(name=name, family="learning", build=build)
 
 

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes, and the table at its end."""
+"""The terminal: progress of a run, and its tables."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Live(Observer):
         self._progress.update(self._tasks[choice.key], completed=row.oracle_calls, shown=shown)
 
     def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
-        """A method has ended, well or badly."""
+        """A method has ended, or failed."""
         self._progress.remove_task(self._tasks.pop(choice.key))
         label = choice.label
         if "value" not in outcome:
@@ -103,7 +103,7 @@ class Live(Observer):
         )
 
     def note(self, sentence: str) -> None:
-        """The user should know this of the run as a whole, --quiet or not."""
+        """Print a sentence about the run as a whole, with --quiet too."""
         print(f"firstish: {sentence}", file=sys.stderr, flush=True)
 
 
@@ -111,7 +111,7 @@ def table(summary: Summary, width: int) -> Table:
     """The methods, the best first; fewer columns where there is no room for all."""
     names = headers(summary)
     wide = width >= 130
-    # The price of tuning stands in the table of winners too.
+    # The cost of tuning is in the table of winners too.
     left_out = () if wide else _EXTRA if width >= 96 else (*_EXTRA, f"gap {GAPS[-1]:.0e}", "tuning")
     kept = [k for k, name in enumerate(names) if name not in left_out]
     lowest = "-" if summary.lowest is None else f"{summary.lowest:.8g}"
@@ -138,7 +138,7 @@ def table(summary: Summary, width: int) -> Table:
 
 
 def headline(summary: Summary) -> str | None:
-    """One sentence: what the default method took, and the paper's and the tuned ones beside it.
+    """One sentence that compares the default method with the paper's, L-BFGS and tuned Adam.
 
     The target is the tolerance, or else the tightest gap that the default met.
     """
@@ -160,18 +160,18 @@ def headline(summary: Summary) -> str | None:
         for line in _beside(summary, lines):
             other = reached[line.key].oracle_calls
             took = f"more than {summary.run['budget']:g}" if other is None else f"{other:g}"
-            told.append(f"{line.label} {took}{_price(line)}")
+            told.append(f"{line.label} {took}{_tuning_cost(line)}")
         return "; ".join(told)
     return None
 
 
 def _lowest(summary: Summary, lines: dict[str, Line]) -> str:
-    """The same where no method met the tolerance: a gap to one's own end would say nothing."""
+    """The headline of a run in which no method met the tolerance: the lowest values."""
     told = [
         f"No method met |g| ≤ {summary.run['gtol']:g}; within {summary.run['budget']:g} oracle "
         f"calls {lines[DEFAULT].label}, the default, came down to f = {_value(lines[DEFAULT])}"
     ]
-    told += [f"{line.label} {_value(line)}{_price(line)}" for line in _beside(summary, lines)]
+    told += [f"{line.label} {_value(line)}{_tuning_cost(line)}" for line in _beside(summary, lines)]
     return "; ".join(told)
 
 
@@ -185,7 +185,7 @@ def _beside(summary: Summary, lines: dict[str, Line]) -> list[Line]:
     return [lines[key] for key in keys if key in lines]
 
 
-def _price(line: Line) -> str:
+def _tuning_cost(line: Line) -> str:
     tuning = line.tuning
     return "" if tuning is None else f" and {tuning['oracle_calls']:g} calls to tune it"
 
@@ -218,7 +218,7 @@ _EXTRA = (f"gap {GAPS[0]:.0e}", "calls", "step size", "+curv", "SPC/LPC/NC")
 
 
 def headers(summary: Summary) -> list[str]:
-    """The columns."""
+    """The column names."""
     gaps = [f"gap {gap:.0e}" for gap in GAPS]
     tolerance = f"|g| ≤ {summary.run['gtol']:g}"
     rest = ["calls", "sec", "step size", "unit", "+curv", "SPC/LPC/NC", "tuning"]
@@ -258,5 +258,5 @@ def _calls(reached: Reached) -> str:
     return "-" if reached.oracle_calls is None else f"{reached.oracle_calls:g}"
 
 
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.1f}%".replace(".0%", "%")
+def _percent(fraction: float | None) -> str:
+    return "" if fraction is None else f"{100 * fraction:.1f}%".replace(".0%", "%")

@@ -11,24 +11,24 @@ from types import FrameType
 
 @contextmanager
 def postponed() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether the user, or the system, has asked to stop.
+    """Yield a function that returns True after SIGINT or SIGTERM.
 
     A second Ctrl-C interrupts at once.
     """
-    asked = False
+    requested = False
 
     def note(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal requested
+        if requested:
             raise KeyboardInterrupt
-        asked = True
+        requested = True
 
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False  # only the main thread may handle signals
         return
     before = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: asked
+        yield lambda: requested
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -27,14 +27,14 @@ class Observer:
         """A method has taken a step."""
 
     def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
-        """A method has ended, well or badly; its records are complete."""
+        """A method has ended, or failed; its records are complete."""
 
     def note(self, sentence: str) -> None:
-        """The user should know this of the run as a whole."""
+        """A sentence about the run as a whole."""
 
 
 class Silent(Observer):
-    """An observer for runs that nobody follows."""
+    """An observer that does nothing."""
 
 
 class Several(Observer):
@@ -64,11 +64,11 @@ class Several(Observer):
             one.advanced(choice, row)
 
     def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
-        """A method has ended, well or badly; its records are complete."""
+        """A method has ended, or failed; its records are complete."""
         for one in self._all:
             one.ended(choice, outcome)
 
     def note(self, sentence: str) -> None:
-        """The user should know this of the run as a whole."""
+        """A sentence about the run as a whole."""
         for one in self._all:
             one.note(sentence)

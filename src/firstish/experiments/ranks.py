@@ -1,4 +1,4 @@
-"""`firstish run` under `torchrun`: every rank computes, rank 0 speaks and writes."""
+"""`firstish run` under `torchrun`: every rank computes, rank 0 prints and writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REMEDY = "Start the run with torchrun, which sets it, or alone with WORLD_SIZE 
 
 @contextmanager
 def joined(device: str, seconds: float) -> Iterator[Group]:
-    """The processes that `torchrun` has started; this one alone without it.
+    """The group of the processes that `torchrun` has started; of this one without it.
 
     Args:
         device: gloo joins CPUs, NCCL joins GPUs.
@@ -42,7 +42,7 @@ def world_size() -> int:
 
 
 def _meet(size: int, backend: str, seconds: float) -> None:
-    """Join the others, where and as what the environment says."""
+    """Join the process group that the environment variables describe."""
     _number("RANK", range(size))
     port = _number("MASTER_PORT", range(65536))
     place = os.environ.get("MASTER_ADDR")
@@ -60,17 +60,17 @@ def _meet(size: int, backend: str, seconds: float) -> None:
 
 def _number(name: str, allowed: range, default: str | None = None) -> int:
     """The whole number in an environment variable."""
-    told = os.environ.get(name, default)
-    if told is None:
+    text = os.environ.get(name, default)
+    if text is None:
         raise ValueError(f"WORLD_SIZE is set, but not {name}. {_REMEDY}")
-    if not told.isdecimal() or int(told) not in allowed:
+    if not text.isdecimal() or int(text) not in allowed:
         among = f"a whole number from {allowed[0]} to {allowed[-1]}"
-        raise ValueError(f"The environment variable {name}={told} is not {among}. {_REMEDY}")
-    return int(told)
+        raise ValueError(f"The environment variable {name}={text} is not {among}. {_REMEDY}")
+    return int(text)
 
 
 def first_decides(group: Group, decide: Callable[[], T]) -> T:
-    """What rank 0 finds, on every rank; if it refuses, all stop."""
+    """The result of `decide` on rank 0, on every rank; if it raises, all raise."""
     found: list[T] = []
     try:
         if group.rank == 0:

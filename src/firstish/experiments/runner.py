@@ -1,11 +1,11 @@
-"""Run methods on a problem into a folder, so that any interruption can be gone on from.
+"""Run methods on a problem and record them in a folder, from which an interrupted run resumes.
 
 DIR/run.json              what is being run; compared on resume
 DIR/<method>.jsonl        a row per iteration, appended as it goes
 DIR/checkpoints/          x, method state, random state and counters, every few seconds
-DIR/tuning/<method>.json  a grid of step sizes, its winner and its price
+DIR/tuning/<method>.json  a grid of step sizes, its winner and its cost
 DIR/summary.json          how each method ended
-DIR/tensorboard/<method>  the same rows as events, if asked for
+DIR/tensorboard/<method>  the same rows as events, with --tensorboard
 DIR/.lock                 held while a process writes into the folder
 """
 
@@ -35,14 +35,14 @@ from firstish.result import Status
 
 
 def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> None:
-    """Run everything that is not done yet."""
+    """Run the methods that have not ended yet."""
     group = settings.options.group
     with ExitStack() as stack:
         new = first_decides(group, lambda: _enter(stack, folder, settings, resume))
         problem = get(settings.problem)
         instance = problem.load(settings.options)
         if group.rank == 0:
-            # Not before the data are there: a run that never began leaves no trace.
+            # After the data are loaded: a run that cannot begin leaves no trace.
             _mark(folder, settings, new)
         waiting = [m for m in settings.methods if m.key not in _ends(folder)["methods"]]
         if waiting and group.rank == 0 and (said := sessions.begin(folder)):
@@ -59,7 +59,7 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
 
 
 def _enter(stack: ExitStack, folder: Path, settings: Settings, resume: bool) -> bool:
-    """Take the folder for this process; whether a new run begins in it."""
+    """Lock the folder; True if a new run begins in it."""
     stack.enter_context(folders.occupied(folder))
     new = _is_new(folder, settings, resume)
     ends = _ends(folder)
@@ -79,13 +79,13 @@ def _outcome(
     folder: Path,
     observer: Observer,
 ) -> tuple[dict[str, Any], Mark | None]:
-    """Run one method; how it ended, well or badly, and where its rows end."""
+    """Run one method; its outcome, also if it failed, and where its rows end."""
     observer.started(choice, settings.limits())
     group, rated = settings.options.group, METHODS[choice.name].rated
     try:
         method = METHODS[choice.name].make(problem, instance, rate)
         outcome, end = _one(choice, method, instance, settings, folder, observer, group)
-    except OSError:  # of the disk or another rank: no fault of the method's
+    except OSError:  # of the disk or another rank, not of the method
         raise
     except Exception as error:  # a method that fails is a row in the table
         if not group.alone:
@@ -126,17 +126,17 @@ def started_with(folder: Path) -> dict[str, Any]:
 
 
 def _mark(folder: Path, settings: Settings, new: bool) -> None:
-    """Write what is being run; of a run that goes on only its methods may have become more."""
-    path, asked = folder / "run.json", settings.describe()
+    """Write run.json; a resumed run may only add methods."""
+    path, described = folder / "run.json", settings.describe()
     if new:
-        started = {**asked, **sessions.versions(), "started": sessions.now()}
+        started = {**described, **sessions.versions(), "started": sessions.now()}
         files.write_json(path, started)
-    elif started_with(folder)["methods"] != asked["methods"]:
-        files.write_json(path, {**started_with(folder), "methods": asked["methods"]})
+    elif started_with(folder)["methods"] != described["methods"]:
+        files.write_json(path, {**started_with(folder), "methods": described["methods"]})
 
 
 def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
-    """Whether the folder waits for a run; refused if it holds another run or something else."""
+    """True if a new run may begin there; raises if it holds another run or something else."""
     mark, wanted = folder / "run.json", settings.describe()
     if not mark.exists():
         if not folders.is_free(folder):
@@ -146,7 +146,7 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
     if not resume:
         raise FileExistsError(f"{folder} holds a run. Go on with --resume, or use another --out.")
     if set(found.get("methods", ())) <= set(wanted["methods"]):
-        del wanted["methods"]  # more methods are welcome
+        del wanted["methods"]  # methods may be added
     differ = [k for k in wanted if found.get(k) != wanted[k]]
     if differ:
         told = "; ".join(f"{k} was {found.get(k)}, is {wanted[k]}" for k in differ)
@@ -161,7 +161,7 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
 
 
 def _ends(folder: Path) -> dict[str, dict[str, Any]]:
-    """How each method ended that has, and how far its records go."""
+    """The outcomes of the methods that have ended, and where their rows end."""
     path = folder / "summary.json"
     found = files.read_json(path) if path.exists() else {}
     return {"methods": found.get("methods", {}), "records": found.get("records", {})}
@@ -175,7 +175,7 @@ def _rate(
     folder: Path,
     observer: Observer,
 ) -> float | None:
-    """The step size, found by a grid if nothing else gives it."""
+    """The step size: given, from theory, or the best of a grid."""
     if not needs_tuning(choice, instance):
         return fixed_rate(choice, problem)
     path = folder / "tuning" / f"{choice.name}.json"
@@ -196,7 +196,7 @@ def _checkpoint(folder: Path, key: str) -> Path:
 
 
 def _warm_up(instance: Instance) -> None:
-    """Let the objective make its first-time checks, so that they fall on no method's account."""
+    """Evaluate once, so that first-time checks are charged to no method."""
     point = instance.objective.at(instance.x0)
     point.require_finite()
     if point.grad_norm > 0:
@@ -213,7 +213,7 @@ def _one(
     observer: Observer,
     group: Group,
 ) -> tuple[dict[str, Any], Mark | None]:
-    """Run one method to its end, from its checkpoint if there is one; where its rows end."""
+    """Run one method to its end, from its checkpoint if any; its outcome and where its rows end."""
     saved, place = _checkpoint(folder, choice.key), folder / f"{choice.key}.jsonl"
     found, said = first_decides(group, lambda: checkpoints.usable(saved, place))
     run, kept = _begin(method, instance, found, settings.now())
@@ -223,12 +223,12 @@ def _one(
         sessions.note_method(folder, choice.key, run.iterations)
     rows = RowWriter(place, kept) if group.rank == 0 else NoRows()
     try:
-        with postponed() as asked_to_stop:
+        with postponed() as requested:
 
-            def asked() -> bool:
-                return group.any(asked_to_stop())
+            def stop_requested() -> bool:
+                return group.any(requested())
 
-            status = _drive(run, rows, saved, choice, settings, observer, asked)
+            status = _drive(run, rows, saved, choice, settings, observer, stop_requested)
         last = run.here().row()
         rows.write(last.to_dict())
     finally:
@@ -252,9 +252,9 @@ def _drive(
     choice: Choice,
     settings: Settings,
     observer: Observer,
-    asked_to_stop: Callable[[], bool],
+    stop_requested: Callable[[], bool],
 ) -> Status:
-    """Iterate, record and save; the clock stands still for all but the iterations."""
+    """Iterate, record and save; only the iterations are timed."""
     limits, last_save = settings.limits(), time.monotonic()
     while True:
         outcome = run.advance(limits)
@@ -265,7 +265,7 @@ def _drive(
         rows.write(row.to_dict())
         observer.advanced(choice, row)
         due = time.monotonic() - last_save >= settings.checkpoint_seconds
-        stop = asked_to_stop()
+        stop = stop_requested()
         if due or stop:
             if (mark := rows.sync()) is not None:
                 checkpoints.save(saved, run.snapshot(), mark)
@@ -278,7 +278,7 @@ def _drive(
 def _begin(
     method: AnyMethod, instance: Instance, saved: Path | None, now: Callable[[], float]
 ) -> tuple[Run, Mark]:
-    """A new run, or the saved one and how far its rows go."""
+    """A new run, or the saved one, and where its rows end."""
     if saved is None:
         return Run(instance.objective, instance.x0, method, now=now), Mark()
     pattern = method.init(instance.objective.at(instance.x0, method.order))

@@ -24,8 +24,8 @@ class Settings:
         gtol: tolerance on the gradient norm.
         options: rows, precision, device, seed and data folder.
         checkpoint_seconds: how often a run is saved.
-        processor_time: whether seconds are this process's own, on all its threads, and not the
-            wall's: what to compare on a machine that is busy with other things.
+        processor_time: True to measure processor time, of all threads of this process, instead of
+            wall time: for comparisons on a busy machine.
     """
 
     problem: str
@@ -49,7 +49,7 @@ class Settings:
         return time.process_time if self.processor_time else time.perf_counter
 
     def describe(self) -> dict[str, Any]:
-        """What a resumed run must have in common with its beginning."""
+        """The settings that a resumed run must share with its start."""
         problem, limits, options = get(self.problem), self.limits(), self.options
         dtype = problem.dtype if options.dtype is None else options.dtype
         return {

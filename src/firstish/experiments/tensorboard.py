@@ -36,7 +36,7 @@ TAGS = {
 def load() -> Any:
     """torch's writer of events, or an error that says what to install."""
     try:
-        # By name, and only when asked for: it is no part of the command line's own needs.
+        # Imported here: the command line works without it.
         return importlib.import_module("torch.utils.tensorboard").SummaryWriter
     except ImportError as error:
         raise ImportError(
@@ -86,7 +86,7 @@ class TensorBoard(Observer):
         self._write(row.to_dict())
 
     def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
-        """A method has ended, well or badly; its records are complete."""
+        """A method has ended, or failed; its records are complete."""
         self._finish(choice.key)
 
     def _open(self, key: str, before: int) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from firstish.experiments.methods import METHODS, Choice
 from firstish.experiments.settings import Settings
 from firstish.experiments.storage.rows import NoRows, RowWriter, end_of, read_rows
-from firstish.experiments.workers import deaf, processes
+from firstish.experiments.workers import processes, sigint_blocked
 from firstish.minimize import minimize
 from firstish.problems import get
 from firstish.result import Status
@@ -41,8 +41,8 @@ class Tuning:
         method: its name.
         winner: the best step size; None if none stayed finite.
         oracle_calls: of the whole grid.
-        seconds: the sum of the trials', on one core each; data loading and the start of processes
-            left out.
+        seconds: the sum of the trials', on one core each, without data loading and the start of
+            processes.
         jobs: how many of them ran at a time.
         trials: one for each step size.
     """
@@ -97,12 +97,12 @@ def tune(settings: Settings, choice: Choice, begin: Begin, kept: Path | None = N
 
 
 def _run(settings: Settings, choice: Choice, rates: Sequence[float], jobs: int) -> Iterator[Trial]:
-    """The trials, each as soon as it is done."""
+    """Yield each trial when it is done."""
     if jobs == 1:
         yield from (_trial(settings, choice, rate) for rate in rates)
         return
     with processes(jobs) as pool:
-        with deaf():  # a worker that is still importing would end with a traceback
+        with sigint_blocked():  # a worker that is still importing would end with a traceback
             waiting = [pool.submit(_trial, settings, choice, rate) for rate in rates]
         for finished in as_completed(waiting):
             yield finished.result()
@@ -115,8 +115,8 @@ def _read(kept: Path | None) -> list[Trial]:
 def _winner(trials: Sequence[Trial]) -> float | None:
     """The lowest final objective wins.
 
-    Step sizes that reached the tolerance differ by nothing but rounding there: of those, the
-    one that took the fewest calls wins, which is what is best for the method.
+    The final objectives of step sizes that met the tolerance differ only by rounding: of those,
+    the one that took the fewest calls wins.
     """
     finished = [t for t in trials if t.value is not None]
     converged = [t for t in finished if t.status == Status.CONVERGED.name]

@@ -1,4 +1,4 @@
-"""The table of winning step sizes: what was tried, what won, what won in the paper, the price."""
+"""The table of winning step sizes: those tried, ours, the paper's, and the cost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _winner(grid: Grid) -> str:
 
 
 def write_markdown(folder: Path, summary: Summary) -> Path | None:
-    """Write DIR/tuning.md if the run tuned anything; where it is."""
+    """Write DIR/tuning.md if the run tuned anything; its path."""
     if not grids(summary):
         return None
     problem = summary.run["problem"]

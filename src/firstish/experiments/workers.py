@@ -1,4 +1,4 @@
-"""A pool of processes of one thread each, which end with their parent or when it is interrupted."""
+"""A pool of single-threaded processes, which end with their parent or when it is interrupted."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
-    """Processes started in the block never hear Ctrl-C; this one hears it after the block."""
+def sigint_blocked() -> Iterator[None]:
+    """Processes started in the block ignore Ctrl-C; this one receives it after the block."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -25,7 +25,7 @@ def deaf() -> Iterator[None]:
 
 @contextmanager
 def processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool; an exception inside the block ends its processes at once.
+    """A pool of processes; an exception in the block kills them.
 
     The executor itself would wait for tasks that have begun, and a worker that Ctrl-C interrupts
     would take the next.
@@ -47,7 +47,7 @@ def _begin() -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would go on with its task for hours."""
+    """Exit when the parent does; if it was killed, the task could take hours more."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -24,7 +24,7 @@ class Options:
         seed: for the initial parameters.
         data: a folder with data sets; None for the default places.
         chunk_size: the number of rows a network evaluates at a time; None for the problem's own.
-        group: the processes that share the rows; by default this process only.
+        group: the processes among which the rows are divided; by default this process only.
     """
 
     subset: int | None = None
@@ -35,8 +35,8 @@ class Options:
     chunk_size: int | None = None
     group: Group = field(default_factory=Group)
 
-    def share(self, rows: int) -> slice:
-        """This process's contiguous share of the rows; the shares of the last ranks are smaller."""
+    def own_rows(self, rows: int) -> slice:
+        """The rows of this process, contiguous; those of the last ranks may be fewer."""
         each, rank = -(-rows // self.group.size), self.group.rank
         return slice(min(rows, rank * each), min(rows, (rank + 1) * each))
 

@@ -96,9 +96,9 @@ def _instance(
 ) -> Instance:
     options, rows = options or Options(), len(A)
     if not options.group.alone:
-        share = options.share(rows)
-        A = A[share] if A.layout == torch.strided else A.to_dense()[share].to_sparse_csr()
-        targets = targets[share]
+        own = options.own_rows(rows)
+        A = A[own] if A.layout == torch.strided else A.to_dense()[own].to_sparse_csr()
+        targets = targets[own]
     objective = LinearModel(
         A.to(options.device),
         targets.to(options.device),

@@ -36,11 +36,11 @@ def classifier(
             model, F.cross_entropy, inputs, labels, weight_decay=weight_decay
         )
     else:
-        share = options.share(rows)
+        own = options.own_rows(rows)
         objective = FiniteSum(
             model,
             F.cross_entropy,
-            (inputs[share], labels[share]),
+            (inputs[own], labels[own]),
             chunk_size=chunk_size,
             weight_decay=weight_decay,
             process_group=options.group.process_group,

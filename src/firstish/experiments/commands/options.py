@@ -89,7 +89,7 @@ def make_options(
 
 def _check_device(device: str) -> None:
     try:
-        torch.ones(1, device=device).sum().item()  # the device "meta" has no numbers to give
+        torch.ones(1, device=device).sum().item()  # the device "meta" has no values
     except (RuntimeError, AssertionError, NotImplementedError, ImportError) as error:
         reason = str(error).strip().split("\n")[0].rstrip(".")
         raise ValueError(

@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from firstish.experiments.storage import plain_json
 
 MISTAKES = (ValueError, OSError, ImportError)
-"""What a user can mend, told in one line. Anything else is a fault of ours, with its traceback."""
+"""Errors of the user, printed in one line. Any other is a bug of ours, with its traceback."""
 
 
 def _console(stderr: bool = False, quiet: bool = False) -> Console:
@@ -36,12 +36,12 @@ def talk(quiet: bool, as_json: bool) -> Console:
 
 
 def print_json(content: object) -> None:
-    """Print it as JSON that any reader takes."""
+    """Print it as standard JSON."""
     print(plain_json.dumps(content, indent=1))
 
 
 def fail(error: Exception, more: str = "") -> NoReturn:
-    """Say what was wrong, and end with exit code 2."""
+    """Print the error, and exit with code 2."""
     told = f"firstish: {error}{more}"
     errors.print(told, style="red", highlight=False, soft_wrap=True)
     raise typer.Exit(2)

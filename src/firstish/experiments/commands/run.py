@@ -149,7 +149,7 @@ def _advice(error: BaseException, out: Path | None, folder: Path) -> str:
 
 
 def _resumption(folder: Path | None) -> str:
-    """The command that goes on with this run; the folder is named if the user had not."""
+    """The command that resumes this run; `folder` if the user had not named one."""
     start = ["firstish"]
     if world_size() > 1:
         each = os.environ.get("LOCAL_WORLD_SIZE", "1")
@@ -190,7 +190,7 @@ def _recalled(given: dict[str, Any], folder: Path, ctx: typer.Context) -> dict[s
 
 
 def _folder(out: Path | None, problem: str, resume: bool) -> Path:
-    """The run folder: as named, the run to go on with, or a new one."""
+    """The run folder: the one named, the one to resume, or a new one."""
     if out is not None:
         return out
     default = Path("runs") / problem

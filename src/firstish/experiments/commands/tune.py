@@ -81,7 +81,7 @@ def _tuned(settings: Settings, tunings: Sequence[Tuning]) -> dict[str, Any]:
 
 
 def _verdict(tunings: Sequence[Tuning]) -> str:
-    """The last line: who won, and what all of it cost."""
+    """The last line: the winners, and the cost of the grids."""
     won = ["none finite" if t.winner is None else f"{t.winner:g}" for t in tunings]
     if len(tunings) > 1:
         won = [f"{t.method} {winner}" for t, winner in zip(tunings, won, strict=True)]

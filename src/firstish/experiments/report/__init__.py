@@ -1,1 +1,1 @@
-"""What a run is read into: its summary, figures and page."""
+"""The summary, figures and page of a run."""

@@ -9,9 +9,9 @@ from typing import Any
 
 
 def thin(rows: list[dict[str, Any]], most: int = 1500) -> list[dict[str, Any]]:
-    """About so many rows, dense at the beginning as a logarithmic axis shows them.
+    """About `most` of the rows, denser at the beginning, as a logarithmic axis is.
 
-    Those with negative curvature are rare, and all kept.
+    Rows with negative curvature are rare, and all are kept.
     """
     if len(rows) <= most:
         return rows
@@ -24,7 +24,7 @@ def thin(rows: list[dict[str, Any]], most: int = 1500) -> list[dict[str, Any]]:
 
 
 def spaced(along: Sequence[float], position: int = 0, count: int = 7) -> list[int]:
-    """Where to put so many markers, evenly on a logarithmic axis, shifted by the position.
+    """The indices of markers, evenly spaced on a logarithmic axis and shifted by the position.
 
     >>> spaced([1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64], count=3)
     [0, 3, 8]
@@ -39,7 +39,7 @@ def spaced(along: Sequence[float], position: int = 0, count: int = 7) -> list[in
 
 
 def best_so_far(rows: list[dict[str, Any]]) -> list[float]:
-    """The lowest value up to each row: what a non-monotone method would hand back."""
+    """The lowest value up to each row: what a non-monotone method would return."""
     lowest, out = math.inf, []
     for row in rows:
         lowest = min(lowest, row["value"])

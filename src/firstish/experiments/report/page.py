@@ -63,7 +63,7 @@ def write_report(summary: Summary, figures: list[Path], out: Path) -> Path:
 
 
 def _settings(run: dict[str, Any]) -> dict[str, Any]:
-    """What was run; of what changed from session to session, all of it."""
+    """The settings of the run; of versions that changed between sessions, all."""
     changing = {name: sessions.every(run, name) for name in sessions.versions() if name in run}
     return {k: v for k, v in {**run, **changing}.items() if k != "sessions"}
 
@@ -98,7 +98,7 @@ def _table(names: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _tuning(summary: Summary) -> str:
-    """The table of winning step sizes, where there were any to find."""
+    """The table of winning step sizes; empty if none were tuned."""
     lines = [winners.cells(summary.run["problem"], grid) for grid in winners.grids(summary)]
     if not lines:
         return ""

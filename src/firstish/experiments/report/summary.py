@@ -1,4 +1,4 @@
-"""From rows to the numbers a table shows."""
+"""The summary of a run: its rows, read once, and the numbers of the table."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class Line:
     best: float | None
     to_gap: tuple[Reached, ...]
     to_gtol: Reached
-    unit_steps: float | None  # share of the steps
-    curvature_condition: float | None  # share of the steps that are unit and satisfy it too
+    unit_steps: float | None  # fraction of the steps
+    curvature_condition: float | None  # fraction of the steps that are unit and satisfy it too
     backtracks: float | None  # per iteration
     cases: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A run folder, digested."""
+    """The records of a run folder, and the numbers computed from them."""
 
     run: dict[str, Any]
     lowest: float | None
@@ -59,12 +59,12 @@ class Summary:
 
     @property
     def any_converged(self) -> bool:
-        """Whether some method met the tolerance."""
+        """True if some method met the tolerance."""
         return any(line.to_gtol.oracle_calls is not None for line in self.lines)
 
 
 def summarise(folder: Path) -> Summary:
-    """Read a run folder."""
+    """The summary of a run folder."""
     run = files.read_json(folder / "run.json", "problem", "methods", "budget", "gtol")
     ends = files.read_json(folder / "summary.json", "methods")
     outcomes = ends["methods"]
@@ -88,20 +88,20 @@ def digest(summary: Summary) -> dict[str, Any]:
 
 
 def _lowest(rows: list[dict[str, Any]]) -> float | None:
-    """The lowest value on record; one that is not finite is no value."""
+    """The lowest finite value."""
     return min((r["value"] for r in rows if math.isfinite(r["value"])), default=None)
 
 
 def _rows(
     folder: Path, keys: Iterable[str], written: dict[str, list[int]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each method that made any, all of them as they were written."""
+    """The rows of each method that has any, their checksums verified."""
     found = {}
     for key in keys:
         path = folder / f"{key}.jsonl"
         if key in written:
             found[key] = read_rows(path, Mark(*written[key]))
-        elif path.exists():  # an older version did not write how far it goes
+        elif path.exists():  # of an older version, without the end of its rows
             found[key] = read_rows(path)
     return found
 
@@ -141,8 +141,8 @@ def _line(
         best=_lowest(rows),
         to_gap=gaps or tuple(Reached(None, None) for _ in GAPS),
         to_gtol=_first(rows, "grad_norm", gtol),
-        unit_steps=_share(scaled, _is_unit),
-        curvature_condition=_share(scaled, _is_unit_and_curved),
+        unit_steps=_fraction(scaled, _is_unit),
+        curvature_condition=_fraction(scaled, _is_unit_and_curved),
         backtracks=sum(max(0, r["trials"] - 1) for r in searched) / len(searched)
         if searched
         else None,
@@ -161,7 +161,7 @@ def _is_unit_and_curved(row: dict[str, Any]) -> bool:
     return _is_unit(row) and ratio is not None and bool(ratio <= ETA)
 
 
-def _share(rows: list[dict[str, Any]], test: Any) -> float | None:
+def _fraction(rows: list[dict[str, Any]], test: Any) -> float | None:
     return sum(map(test, rows)) / len(rows) if rows else None
 
 

@@ -1,1 +1,1 @@
-"""The files of a run, written so that nothing is lost."""
+"""The files of a run, which survive kills, full disks and damage."""

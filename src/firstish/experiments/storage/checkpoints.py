@@ -30,12 +30,12 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def save(path: Path, run: Snapshot, rows: Mark) -> None:
-    """Write all that `load` needs, and keep what was there as the checkpoint before.
+    """Write a checkpoint; the one on disk becomes KEY.npz.before.
 
     Args:
         path: where.
         run: the run.
-        rows: how far its rows go.
+        rows: where its rows end.
     """
     arrays: Arrays = {"x": _array(run.x), "random": torch.get_rng_state().numpy()}
     plain: dict[str, object] = {}
@@ -59,7 +59,7 @@ def save(path: Path, run: Snapshot, rows: Mark) -> None:
 
 
 def usable(path: Path, records: Path) -> tuple[Path | None, str]:
-    """The checkpoint to go on from, and what the user should know of it.
+    """The checkpoint to resume from, and what the user should know about it.
 
     The last one, or the one before if the last is damaged or its rows are; None if there is none. A
     damaged one is put aside as KEY.npz.damaged.
@@ -85,7 +85,7 @@ def usable(path: Path, records: Path) -> tuple[Path | None, str]:
 
 
 def load(path: Path, state: Any, like: Tensor) -> tuple[Snapshot, Mark]:
-    """The run to go on with, and how far its rows go.
+    """The run to resume, and where its rows end.
 
     Args:
         path: what `save` wrote.
@@ -118,7 +118,7 @@ def load(path: Path, state: Any, like: Tensor) -> tuple[Snapshot, Mark]:
 
 
 def delete(path: Path) -> None:
-    """Remove what is kept for a method that has ended."""
+    """Delete the checkpoints of a method that has ended."""
     for name in (path.name, f"{path.name}.before", f"{path.name}.damaged", f"{path.name}.part"):
         with named(path.with_name(name), "delete"):
             path.with_name(name).unlink(missing_ok=True)
@@ -143,7 +143,7 @@ def _check(path: Path, records: Path) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """The arrays of a checkpoint, all of its bytes being those that were written."""
+    """The arrays of a checkpoint, its checksum verified."""
     with named(path, "read"), path.open("rb") as file:
         if _written(file) != _digest(file):
             raise DamagedError(
@@ -170,7 +170,7 @@ def _written(file: BinaryIO) -> bytes:
 
 
 def _digest(file: BinaryIO) -> bytes:
-    """The SHA-256, in hexadecimal, of all but the place for it; in pieces, for memory's sake."""
+    """The SHA-256 of all bytes before it, in hexadecimal; read in pieces to save memory."""
     left, total = file.seek(0, 2) - _DIGEST, hashlib.sha256()
     file.seek(0)
     while left > 0:

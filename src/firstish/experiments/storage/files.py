@@ -1,7 +1,7 @@
-"""Files that are replaced as a whole or not at all, and a check in each that tells damage.
+"""Files that are replaced atomically, with a checksum that detects damage.
 
-Every JSON file ends with a field `check`, the CRC-32 of all that stands before it. Files of older
-versions have none; they are read without. Nothing is pickled.
+Every JSON file ends with a field `check`, the CRC-32 of everything before it. Files of older
+versions have none, and are read without it. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DamagedError(StorageError):
 
 @contextmanager
 def named(path: Path, doing: str) -> Iterator[None]:
-    """Errors of the block that say which file they are about; a full disk's own do not."""
+    """Raise OSErrors of the block as errors that name the file; that of a full disk does not."""
     try:
         yield
     except StorageError:
@@ -45,7 +45,7 @@ def named(path: Path, doing: str) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when the block ends well; else nothing changes."""
+    """A file that replaces `path` when the block succeeds; otherwise nothing changes."""
     beside = path.with_name(path.name + ".part")
     with named(path, "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,13 +62,13 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def sync(file: BinaryIO) -> None:
-    """Bring what was written to the disk."""
+    """Flush what was written to the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring a renaming to the disk, so that it comes before whatever is deleted next."""
+    """Flush a renaming to the disk, before anything is deleted that relies on it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -94,7 +94,7 @@ def write_json(path: Path, content: Mapping[str, object]) -> None:
 
 
 def read_json(path: Path, *needed: str) -> dict[str, Any]:
-    """The inverse of `write_json`; damaged too if a field is missing that is needed."""
+    """The inverse of `write_json`; a file without a field of `needed` counts as damaged."""
     content = read(path)
     try:
         found = json.loads(content)

@@ -1,7 +1,7 @@
-"""Run folders: which one to take, and that no two processes write into the same.
+"""Run folders: which one to use, and a lock that lets only one process write into it.
 
 The lock is the kernel's, on DIR/.lock: it ends with the process that holds it, however that ends.
-The file stays, and says which process was the last.
+The file stays, and names the last process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from firstish.experiments.storage.files import StorageError, named
 
 LOCK = ".lock"
 _LEFTOVERS = {LOCK, "run.json.part"}
-# What a file system without locks answers; a run there goes on without.
+# The errors of a file system without locks; a run there is not locked.
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 _PATIENCE = 1.0  # seconds: `in_use` of another process holds the lock for an instant
@@ -36,9 +36,9 @@ class OccupiedError(StorageError):
 
 @contextmanager
 def occupied(folder: Path) -> Iterator[None]:
-    """Make the folder if need be and write into it alone; refused if another process does.
+    """Create the folder if necessary and lock it; raises if another process has the lock.
 
-    Where no run was begun the folder is left as it was.
+    A folder in which no run was begun is left as it was.
     """
     made = not folder.exists()
     with named(folder, "make"):
@@ -53,14 +53,14 @@ def occupied(folder: Path) -> Iterator[None]:
 
 
 def _locked(folder: Path) -> int:
-    """The descriptor of the locked lock."""
+    """The descriptor of the lock file, locked."""
     path = folder / LOCK
     while True:
         with named(path, "write"):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             _lock(descriptor, folder)
-            if _is_there(descriptor, path):  # and not deleted by the one who had it
+            if _is_there(descriptor, path):  # and not deleted by its last holder
                 with named(path, "write"):
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())
@@ -72,7 +72,7 @@ def _locked(folder: Path) -> int:
 
 
 def _lock(descriptor: int, folder: Path) -> None:
-    """Lock, or say who has locked."""
+    """Lock, or raise with the name of the holder."""
     patience = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -100,7 +100,7 @@ def _is_there(descriptor: int, path: Path) -> bool:
 
 
 def _clear(folder: Path, made: bool) -> None:
-    """Remove what a run that was not begun has left; the folder too if we made it."""
+    """Delete what a run that did not begin has left; the folder too if we made it."""
     with suppress(OSError):
         for name in _LEFTOVERS:
             (folder / name).unlink(missing_ok=True)
@@ -109,12 +109,12 @@ def _clear(folder: Path, made: bool) -> None:
 
 
 def is_free(folder: Path) -> bool:
-    """Whether nothing is there, or only what a run leaves that was killed as it began."""
+    """True if nothing is there but what a run leaves that was killed as it began."""
     return not folder.exists() or {p.name for p in folder.iterdir()} <= _LEFTOVERS
 
 
 def fresh(folder: Path) -> Path:
-    """The first of DIR, DIR-2, DIR-3, ... that does not exist; it is made, so that it is ours."""
+    """The first of DIR, DIR-2, DIR-3, ... that does not exist, created to reserve it."""
     with named(folder, "make"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         for k in count(1):
@@ -128,16 +128,16 @@ def fresh(folder: Path) -> Path:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove what `fresh` made if nothing was begun in it."""
+    """Delete what `fresh` created if no run was begun in it."""
     with suppress(OSError):
         folder.rmdir()
 
 
 def to_resume(folder: Path, problem: str) -> Path:
-    """The run of a problem to go on with, among DIR, DIR-2, DIR-3, ...
+    """The run of a problem to resume, among DIR, DIR-2, DIR-3, ...
 
     The only one that is not finished; if all are, the last that was begun. Copies by other names
-    and other problems do not count, nor does what is going on.
+    and other problems do not count, nor do runs in progress.
     """
     runs = {p: run for p, run in _begun(folder).items() if run.get("problem") == problem}
     unfinished = [p for p, run in runs.items() if set(run["methods"]) - _ended(p)]
@@ -151,7 +151,7 @@ def to_resume(folder: Path, problem: str) -> Path:
 
 
 def in_use(folder: Path) -> bool:
-    """Whether a process is writing into the folder."""
+    """True if a process is writing into the folder."""
     try:
         descriptor = os.open(folder / LOCK, os.O_RDONLY)
     except OSError:
@@ -168,7 +168,7 @@ def in_use(folder: Path) -> bool:
 
 
 def _begun(folder: Path) -> dict[Path, dict[str, Any]]:
-    """What was begun in the folder and its numbered sisters, by number."""
+    """The runs begun in the folder and its numbered siblings, by number."""
     numbered = re.compile(re.escape(folder.name) + r"(-[1-9][0-9]*)?")
     named_so = [p for p in folder.parent.glob("*") if numbered.fullmatch(p.name)]
     by_number = sorted(named_so, key=lambda p: (len(p.name), p.name))

@@ -1,7 +1,7 @@
-"""Files of JSON lines to which a run appends, each line with a check of it and of all before.
+"""Files of JSON lines to which a run appends, each with a checksum of it and all lines before.
 
-A line that was changed, lost or moved is found, and named by its number. Only the last line may be
-torn, which is what a kill leaves behind. Files of older versions have no checks.
+A line that was changed, lost or moved is detected, and named by its number. Only the last line may
+be torn, by a kill. Files of older versions have no checksums.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _REMEDY = "Restore the file from a copy, or run again into another folder."
 
 
 class Mark(NamedTuple):
-    """A place in a file of lines: its first bytes, and the check of their last line."""
+    """A position in a file of rows: the bytes before it, and the checksum of their last line."""
 
     bytes: int = 0
     check: int = 0
 
 
 class RowWriter:
-    """Lines appended to a file.
+    """Appends rows to a file.
 
     Args:
         path: the file.
-        keep: where to go on; what stands behind is cut off.
+        keep: where to continue; what follows is cut off.
     """
 
     def __init__(self, path: Path, keep: Mark) -> None:
@@ -51,7 +51,7 @@ class RowWriter:
         self._mark = Mark(self._mark.bytes + len(body) + _LENGTH, check)
 
     def sync(self) -> Mark:
-        """Bring all rows to the disk; where they end."""
+        """Flush all rows to the disk; where they end."""
         with named(self._path, "write"):
             sync(self._file)
         return self._mark
@@ -66,16 +66,16 @@ class RowWriter:
 
 
 class NoRows:
-    """The same for a process that does not write."""
+    """A `RowWriter` for a rank that does not write."""
 
     def write(self, row: Mapping[str, object]) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def sync(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def read_rows(path: Path, written: Mark | None = None) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def read_rows(path: Path, written: Mark | None = None) -> list[dict[str, Any]]:
 
     Args:
         path: the file.
-        written: how far it is known to go; without, a torn last line is left out.
+        written: where its rows are known to end; without it, a torn last line is dropped.
     """
     lines = _lines(path, read(path), written)
     return [_parsed(path, number, line) for number, line in enumerate(lines, 1)]
@@ -95,7 +95,7 @@ def check_rows(path: Path, written: Mark) -> None:
 
 
 def end_of(path: Path) -> Mark:
-    """How far the whole lines of a file go; those of no file, nowhere."""
+    """Where the complete lines of a file end; `Mark()` if there is no file."""
     lines = _lines(path, read(path), None) if path.exists() else []
     if not lines:
         return Mark()
@@ -105,7 +105,7 @@ def end_of(path: Path) -> Mark:
 
 
 def _lines(path: Path, content: bytes, written: Mark | None) -> list[bytes]:
-    """The lines that are whole, all of their checks being right."""
+    """The complete lines, their checksums verified."""
     lines, check = content.splitlines(keepends=True), 0
     if written is None and lines and not lines[-1].endswith(b"\n"):
         lines.pop()

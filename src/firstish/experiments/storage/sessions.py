@@ -1,7 +1,7 @@
-"""The sessions of a run, in run.json: versions, machine, and from which row on each made records.
+"""The sessions of a run, in run.json: versions, machine, and the first row of each method.
 
-A run may go on with other versions or on another machine. Its numbers then differ in their last
-bits, and its seconds are not comparable, so the page says it.
+A run may be resumed with other versions or on another machine. Its numbers then differ in their
+last bits, and its seconds are not comparable, so the page says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from firstish.experiments.storage import files
 
 
 def versions() -> dict[str, Any]:
-    """What the numbers depend on besides the settings."""
+    """Versions and machine: what the numbers depend on besides the settings."""
     return {
         "firstish": firstish.__version__,
         "torch": torch.__version__,
@@ -36,7 +36,7 @@ def now() -> str:
 
 
 def begin(folder: Path) -> str:
-    """Note in run.json that this process goes on; how it differs from the one before, if so."""
+    """Add this session to run.json; a sentence if it differs from the one before, or ''."""
     path = folder / "run.json"
     run = files.read_json(path)
     session = {"started": now(), **versions(), "from": {}}
@@ -49,7 +49,7 @@ def begin(folder: Path) -> str:
 
 
 def note_method(folder: Path, key: str, iteration: int) -> None:
-    """Note from which row on this session makes the records of a method."""
+    """Write to run.json at which row this session begins the records of a method."""
     path = folder / "run.json"
     run = files.read_json(path)
     run["sessions"][-1]["from"][key] = iteration

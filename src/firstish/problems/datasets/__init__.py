@@ -1,4 +1,4 @@
-"""Data sets: where they are looked for, how they are read, and what is refused."""
+"""Data sets: where they are searched for, how they are read, and what is refused."""
 
 from firstish.problems.datasets.errors import DataError, MissingDataError
 from firstish.problems.datasets.files import DataSet, File, FileStatus, Form

@@ -1,4 +1,4 @@
-"""Fetching a file from its publisher: https, checked before it is used, in place all at once."""
+"""Download of a file from its publisher: by https, verified before use, written atomically."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def fetch(
 ) -> None:
     """Download a file to `target`.
 
-    What came is checked before it is written, written beside the target under another name, and
-    renamed: a file at `target` is whole and right, or not there.
+    The response is verified, written beside the target under another name, and renamed: a file at
+    `target` is complete and right, or not there.
 
     Args:
         file: what to fetch, and what its bytes must be.
         target: where to put it.
-        check: called with what came, to raise if its structure is wrong.
+        check: called with the response; raises if its structure is wrong.
         progress: called with the bytes so far and in all (None if unknown).
 
     Raises:
         OSError: there is no network, no such page, no room, or no permission.
-        DataError: what came is not what it should be.
+        DataError: the response is not what it should be.
     """
     if file.url is None:
         raise ValueError(
@@ -80,7 +80,7 @@ def fetch(
 
 
 def _put(data: bytes | memoryview, target: Path) -> None:
-    """Write a file all at once: whatever happens, there is no part of it."""
+    """Write a file atomically."""
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with part.open("xb") as stream:
@@ -93,7 +93,7 @@ def _put(data: bytes | memoryview, target: Path) -> None:
 
 
 def _receive(answer: Any, file: File, url: str, progress: Progress | None) -> bytes:
-    """The answer; refused as soon as it is, or says it will be, longer than it may be."""
+    """The response; refused as soon as it is, or announces itself, too long."""
     stated = answer.headers.get("Content-Length") or ""
     total = int(stated) if re.fullmatch("[0-9]{1,18}", stated) else None
     if total is not None and total > file.most:

@@ -1,4 +1,4 @@
-"""What can be wrong with data: a file that is not what it should be, or none at all."""
+"""Errors of data: a file that is not what it should be, or that is missing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class DataError(ValueError):
 
 
 class MissingDataError(FileNotFoundError):
-    """A data set is neither here nor to be had; the message says which file to put where."""
+    """A data set is neither here nor available; the message says which file to put where."""
 
 
 def refused(
     where: Path | str, *, expected: object, found: object, remedy: str = AGAIN
 ) -> DataError:
-    """The error for a file that will not be loaded: which, what it should hold, what it holds."""
+    """The error for a file that is refused: its name, what was expected, what was found."""
     told = str(found)  # of a damaged file it may be anything
     told = told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
     return DataError(f"{where}: expected {expected}, found {told}. {remedy}")

@@ -51,9 +51,9 @@ class Form:
     """One way to hold a data set; it takes all of its files.
 
     Args:
-        name: what the loader knows it by.
+        name: the key of its reader.
         title: what it is, for a reader.
-        files: in the order the loader wants them.
+        files: in the order that its reader expects.
         parts: which parts of the data set it holds.
     """
 

@@ -1,4 +1,4 @@
-"""Where data are looked for."""
+"""The folders in which data are searched for."""
 
 from __future__ import annotations
 

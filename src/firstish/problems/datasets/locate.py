@@ -1,4 +1,4 @@
-"""From the name of a data set to its files: found here, or fetched, or an error with directions."""
+"""The files of a data set: found here, or downloaded, or an error with directions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from firstish.problems.datasets.readers.limits import Content, read_file
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A data set as it was found: in which form, and where each file of the form is."""
+    """A data set that was found: its form, and the path of each file of the form."""
 
     form: Form
     paths: tuple[Path, ...]
@@ -34,12 +34,12 @@ def locate(
     *,
     check: Check | None = None,
 ) -> Copy:
-    """Find a complete copy, its checksums not yet looked at; fetch one if there is none.
+    """A complete copy, its checksums not yet verified; downloaded if there is none.
 
     Args:
         name: of the data set.
-        part: which part of it is wanted.
-        data: the folder to look in; None for the usual places.
+        part: "train" or "test".
+        data: the folder to search; None for the default folders.
         check: raises if a fetched file without a binding checksum is not what it should be.
     """
     dataset = registry.get(name)
@@ -73,7 +73,7 @@ def _directions(
     searched = ", ".join(str(place) for place in places)
     reason = error.reason if type(error) is URLError else error
     lines = [
-        f"{dataset.title}: not found in {searched}, and not to be had from {dataset.page} "
+        f"{dataset.title}: not found in {searched}, and not available from {dataset.page} "
         f"({reason}).",
         f"Put the files of one of these forms into {home}, or into a folder that you name with "
         f"--data or {VARIABLE}:",

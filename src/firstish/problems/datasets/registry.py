@@ -1,4 +1,4 @@
-"""Every data set: its files, their sizes and checksums, who publishes it, and how to get it.
+"""Every data set: its files, their sizes and checksums, its publisher, and how to get it.
 
 A checksum here is of bytes that were held when it was written down, or is stated by a publisher
 (named beside it).

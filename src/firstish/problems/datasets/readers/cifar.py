@@ -114,7 +114,7 @@ def load_cifar10(data: Path | None = None, rows: int | None = None) -> LabelledI
     """CIFAR-10: the 50,000 training images, (3, 32, 32) each, in the order of the five batches.
 
     Args:
-        data: the folder to look in; None for the usual places.
+        data: the folder to search; None for the default folders.
         rows: only the first so many; later batches are not read.
     """
     if rows is not None and rows < 1:

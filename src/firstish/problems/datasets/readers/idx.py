@@ -82,7 +82,7 @@ def load_fashion_mnist(part: Part = "train", data: Path | None = None) -> Labell
 
     Args:
         part: "train" or "test".
-        data: the folder to look in; None for the usual places.
+        data: the folder to search; None for the default folders.
     """
     copy = locate("fashion-mnist", part, data)
     return read_fashion_mnist(copy.read(0), copy.read(1), ROWS[part])

@@ -130,7 +130,7 @@ def load_imagenette(
 
     Args:
         part: "train" (9,469 images) or "test" (3,925).
-        data: the folder to look in; None for the usual places.
+        data: the folder to search; None for the default folders.
         size: height and width of the images returned.
         rows: which images, in which order.
     """

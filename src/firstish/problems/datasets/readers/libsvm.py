@@ -84,7 +84,7 @@ def read_libsvm(content: Content, features: int, most: int) -> SparseData:
     What follows a # is left out, and so are empty lines.
 
     Args:
-        content: of the file, plain or packed with bzip2 (told by its bytes, not its name).
+        content: of the file, plain or packed with bzip2 (detected by its bytes).
         features: how many columns.
         most: how many bytes of text it may hold; no more is unpacked.
     """
@@ -189,7 +189,7 @@ def load_libsvm(name: str, part: Part = "train", data: Path | None = None) -> Sp
     Args:
         name: mushrooms, phishing, a9a, w8a or ijcnn1.
         part: "train", or for a9a also "test".
-        data: the folder to look in; None for the usual places.
+        data: the folder to search; None for the default folders.
     """
     if (name, part) not in SHAPES:
         known = ", ".join(f"{n} ({p})" for n, p in SHAPES)
