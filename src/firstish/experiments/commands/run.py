@@ -139,13 +139,14 @@ def run(
     report(folder, None, quiet, as_json)
 
 
-def _advice(error: BaseException, out: Path | None, folder: Path) -> str:
-    """How to go on after this error, where that is possible."""
-    again = _resumption(None if out else folder)
+def _advice(error: Exception, out: Path | None, folder: Path) -> str:
+    """How to resume after this error; empty if no run was begun."""
+    # Only then is the environment known to be valid, which `_resumption` needs.
     if isinstance(error, RankError):
-        return f" Go on with: {again}"
-    begun = type(error) is StorageError and (folder / "run.json").exists()
-    return f" When that is mended, go on with: {again}" if begun else ""
+        return f" Go on with: {_resumption(None if out else folder)}"
+    if type(error) is StorageError and (folder / "run.json").exists():
+        return f" When that is mended, go on with: {_resumption(None if out else folder)}"
+    return ""
 
 
 def _resumption(folder: Path | None) -> str:
