@@ -168,6 +168,42 @@ def test_forward_tracking_with_rho_zero_on_f_that_flattens_ends_at_the_cap():
     assert Armijo(rho=0.1, max_trials=12).forward_track(phi.ray()).step_size == 8.0
 
 
+def test_a_step_is_lengthened_to_the_minimum_of_a_parabola():
+    phi = quadratic(0.02)  # lowest at 50
+    found = Armijo().lengthen(phi.ray(), 1.0)
+    assert phi.tried == pytest.approx([1.0, 10.0])  # where f falls short of its tangent by 0.1
+    assert (found.step_size, found.trials) == (pytest.approx(10.0), 2)
+    phi = quadratic(0.09)  # short by 0.045 at 1, lowest at 11.1, beyond 10 times the step
+    assert Armijo().lengthen(phi.ray(), 1.0).step_size == pytest.approx(10.0)
+    phi = quadratic(0.06)  # lowest at 16.7, below 1/theta
+    assert Armijo(theta=0.05).lengthen(phi.ray(), 1.0).step_size == pytest.approx(20.0)
+
+
+def test_a_step_that_is_long_enough_is_not_lengthened():
+    phi = quadratic(0.2)  # short by 0.1
+    assert (Armijo().lengthen(phi.ray(), 1.0).step_size, phi.tried) == (1.0, [1.0])
+
+
+def test_a_longer_step_that_f_refuses_is_not_taken():
+    phi = up_to(1.5)
+    found = Armijo().lengthen(phi.ray(), 1.0)
+    assert (found.step_size, found.trials, phi.tried) == (1.0, 2, [1.0, 10.0])
+
+
+def test_a_step_to_lengthen_that_is_refused_is_cut_to_the_minimum_of_a_parabola():
+    phi = quadratic(4.0)
+    found = Armijo().lengthen(phi.ray(), 1.0)
+    assert (found.step_size, found.trials) == (pytest.approx(0.25), 2)
+
+
+def test_lengthening_ends_at_the_cap_and_where_the_gradient_is_finite():
+    phi = Phi(lambda a: -a - a * a, -1.0)
+    assert Armijo(max_trials=4).lengthen(phi.ray(), 1.0).step_size == pytest.approx(1e3)
+    phi = Phi(lambda a: -a if a < 50 else 1.0, -1.0, usable=lambda alpha: alpha < 6)
+    found = Armijo().lengthen(phi.ray(), 1.0)
+    assert (found.step_size, phi.tried) == (5.0, [1.0, 10.0, 100.0, 5.0])
+
+
 def test_forward_tracking_stops_before_the_step_overflows():
     phi = Phi(lambda a: -1.0 if a else 0.0, -1e-320)
     found = Armijo(rho=0.0, theta=1e-200, max_trials=50).forward_track(phi.ray())

@@ -445,7 +445,7 @@ def test_the_last_row_has_no_step_and_the_others_have_one(tracked):
     for row in rows:
         missing = {name for name in step if getattr(row, name) is None}
         spc = row.curvature is Curvature.SPC
-        assert missing == {"failure", "product"} | (set() if spc else {"scaling"})
+        assert missing == {"failure", "product", "pairs"} | (set() if spc else {"scaling"})
 
 
 def test_counters_grow_from_row_to_row(tracked):
@@ -516,6 +516,11 @@ def test_rows_are_ready_for_json(tracked):
     [
         ("lazy", LazyStep()),
         ("LAZY", LazyStep()),
+        ("bfgs", LazyStep()),
+        ("SSBFGS", LazyStep()),
+        ("self-scaled-bfgs", LazyStep()),
+        ("L-BFGS", LazyStep(memory=10, self_scaled=False)),
+        ("lbfgs", LazyStep(memory=10, self_scaled=False)),
         ("plane", PlaneStep()),
         ("CGMR", ScaledGradient(scaling="CGMR")),
         ("dy", ScaledGradient(scaling="dy")),

@@ -113,3 +113,17 @@ def _ldexp(mantissa: float, e: int) -> float:
         return math.ldexp(mantissa, e)
     except OverflowError:
         return math.inf
+
+
+def dots(rows: Tensor, v: Tensor) -> Tensor:
+    """<row, v> of each row, in float64 on the CPU; of whole vectors where v is sharded."""
+    return torch.mv(rows, v).to("cpu", float64)
+
+
+def add_combination(v: Tensor, rows: Tensor, c: Tensor, factor: float = 1.0) -> Tensor:
+    """factor v + sum of c_k row_k, in a new tensor, also for a factor beyond the dtype's range."""
+    c = c.to(v.device, v.dtype)
+    try:
+        return torch.addmv(v, rows.t(), c, beta=factor)
+    except RuntimeError:
+        return torch.addmv(_times(v, factor), rows.t(), c)

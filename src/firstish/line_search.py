@@ -35,6 +35,7 @@ from firstish._validate import check_below_one, check_count, check_positive
 
 NOISE_ULPS = 10.0
 TELLING = 100.0  # a linear decrease this many times the noise shows whether f follows the slope
+TANGENT = 0.05  # f follows its tangent while it falls short of it by less than this fraction
 SHORTEST_CUT = 0.1  # an interpolated trial is at least this fraction of the last one
 
 
@@ -246,9 +247,43 @@ class Armijo:
             if falling and not further.value < best.value:
                 break
             alpha, best = alpha / self.theta, further
+        return self._usable(phi, alpha, best, spent, interpolate=falling)
+
+    def lengthen(self, phi: LineFunction[T], alpha: float) -> Found[T]:
+        """Grow alpha while f follows its tangent and falls, and return the last accepted trial.
+
+        f follows its tangent where it falls by more than 0.95 of the linear decrease (Goldstein's
+        condition). The next alpha is where the parabola through the last value is lowest, within
+        [1/theta, 10] of alpha. If the first trial is rejected, backtrack with interpolation.
+        """
+        best, spent = phi.trial(alpha), 1
+        if not self.accepts(phi, alpha, best):
+            cut = self._cut(phi, alpha, best.value)
+            return self.backtrack(phi, alpha * cut, spent, interpolate=True)
+        while spent < self.max_trials:
+            short = phi.shortfall(alpha, best.value)
+            if short is None or short >= TANGENT:
+                break
+            spent += 1
+            longer = alpha * self._growth(short)
+            further = phi.trial(longer)
+            if not (self.accepts(phi, longer, further) and further.value < best.value):
+                break
+            alpha, best = longer, further
+        return self._usable(phi, alpha, best, spent, interpolate=True)
+
+    def _usable(
+        self, phi: LineFunction[T], alpha: float, best: T, spent: int, *, interpolate: bool
+    ) -> Found[T]:
+        """The accepted trial, or a shorter one if the next iteration cannot start there."""
         if best.usable():
             return Found(best, alpha, spent)
-        return self.backtrack(phi, alpha * self.theta, spent, interpolate=falling)
+        return self.backtrack(phi, alpha * self.theta, spent, interpolate=interpolate)
+
+    def _growth(self, short: float) -> float:
+        """The factor to the lowest point of the parabola, from the shortfall at a trial."""
+        most = 1 / SHORTEST_CUT
+        return max(1 / self.theta, min(1 / (2 * short), most)) if short > 0 else most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

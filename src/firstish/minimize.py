@@ -48,7 +48,8 @@ def minimize(
         method: a name or a method with settings, such as
             `ScaledGradient(scaling="CGMR", sigma=0)`. "lazy" by default, which needs the fewest
             oracle calls on most problems; others are "plane" and the paper's scalings such as
-            "CGMR".
+            "CGMR". "bfgs", "ssbfgs" and "self-scaled-bfgs" are the lazy step too; "lbfgs" and
+            "l-bfgs" are `LazyStep(memory=10, self_scaled=False)`.
         gtol: stop when |g| <= gtol.
         max_oracle_calls: no iteration starts after this many; None for no limit.
         max_iterations: the same for iterations.

@@ -185,7 +185,7 @@ def test_a_change_of_variables_saves_iterations(classes, weighted):
         ScaledLogisticRegression(tol=1e-7, max_iter=20_000, precondition=on).fit(X, y, w).n_iter_[0]
         for on in (True, False)
     )
-    assert with_it < without / 4
+    assert with_it < without / 2  # the pairs learn the scales of the columns too
 
 
 def closed_form(X, y, alpha, w):
@@ -258,8 +258,8 @@ def test_a_method_must_be_one():
     for wrong in (3, firstish.LazyStep):
         with pytest.raises(TypeError, match=r"ScaledLogisticRegression\(method=...\)` must be a n"):
             ScaledLogisticRegression(method=wrong).fit(X, y)
-    with pytest.raises(ValueError, match=r"`ScaledRidge\(method='lbfgs'\)` is unknown"):
-        ScaledRidge(method="lbfgs").fit(X, y)
+    with pytest.raises(ValueError, match=r"`ScaledRidge\(method='newton'\)` is unknown"):
+        ScaledRidge(method="newton").fit(X, y)
 
 
 def test_what_cannot_be_fitted_is_refused():

@@ -37,6 +37,7 @@ class Step:
             at most eta. None if the new gradient was not needed.
         product: the reason for a Hessian-vector product, in a method that rarely needs one; None
             without a product, and in methods that need one at every step.
+        pairs: the number of curvature pairs that made the direction, in a method that keeps them.
         failure: the reason if no step was taken.
     """
 
@@ -52,6 +53,7 @@ class Step:
     actual_decrease: float | None = None
     slope_ratio: float | None = None
     product: str | None = None
+    pairs: int | None = None
     failure: Failure | None = None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from firstish.methods.base import AnyMethod
@@ -9,8 +11,18 @@ from firstish.methods.lazy_step import LazyStep
 from firstish.methods.plane_step import PlaneStep
 from firstish.methods.scaled_gradient import ScaledGradient
 
-NAMES: dict[str, type[LazyStep] | type[PlaneStep]] = {"lazy": LazyStep, "plane": PlaneStep}
-"""Classes by name. Every other name is a scaling of `ScaledGradient`."""
+NAMES: dict[str, Callable[..., AnyMethod]] = {"lazy": LazyStep, "plane": PlaneStep}
+"""Classes by name. Every other name is an alias or a scaling of `ScaledGradient`."""
+
+_LBFGS = partial(LazyStep, memory=10, self_scaled=False)
+ALIASES: dict[str, Callable[..., AnyMethod]] = {
+    "bfgs": LazyStep,
+    "ssbfgs": LazyStep,
+    "self-scaled-bfgs": LazyStep,
+    "lbfgs": _LBFGS,
+    "l-bfgs": _LBFGS,
+}
+"""Names by which users of other libraries look for the same."""
 
 DEFAULT = "lazy"
 
@@ -18,10 +30,10 @@ DEFAULT = "lazy"
 def make(name: str, **settings: Any) -> AnyMethod:
     """The method of that name, in any case of letters.
 
-    >>> make("plane", memory=2).memory, make("MRCG").scaling
-    (2, 'MRCG')
+    >>> make("plane", memory=2).memory, make("MRCG").scaling, make("L-BFGS").memory
+    (2, 'MRCG', 10)
     """
-    kind = NAMES.get(name.lower())
+    kind = {**NAMES, **ALIASES}.get(name.lower())
     return ScaledGradient(scaling=name, **settings) if kind is None else kind(**settings)
 
 

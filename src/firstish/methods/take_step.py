@@ -34,6 +34,7 @@ class Proposal:
         forward: True to try longer steps while they are accepted.
         interpolate: True to shorten a rejected step by parabolic interpolation, and to lengthen it
             only while f falls.
+        lengthen: True to try longer steps while f follows its tangent.
         angle: between g and Hg, if the step was scaled by it.
         record: the fields of `Step` that are known before the search.
         state_after: the state of the method after this step, if known before the search.
@@ -46,6 +47,7 @@ class Proposal:
     curvature: float | None = None
     forward: bool = False
     interpolate: bool = False
+    lengthen: bool = False
     angle: Angle | None = None
     record: Step = field(default_factory=Step)
     state_after: Any = None
@@ -169,6 +171,8 @@ def take_step(
     first = search.first_step(state)
     if proposal.forward:
         found = search.forward_track(phi, first, falling=proposal.interpolate)
+    elif proposal.lengthen:
+        found = search.lengthen(phi, first)
     else:
         found = search.backtrack(phi, first, interpolate=proposal.interpolate)
     step = _complete_record(point, proposal, phi, found)

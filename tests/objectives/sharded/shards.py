@@ -186,6 +186,7 @@ def methods(rank):
 METHODS = [
     firstish.PlaneStep(),
     firstish.LazyStep(),
+    firstish.LazyStep(memory=2),
     baselines.LineSearch(),
     baselines.Adam(step_size=0.05),
     baselines.LBFGS(),
@@ -258,7 +259,7 @@ def dropout(rank):
 def vector(rank):
     """Every operation of the whole on parts, the last rank's empty, entries held by both."""
     from firstish.distributed import Group
-    from firstish.linalg import norm, norm_and_cosine
+    from firstish.linalg import add_combination, dots, norm, norm_and_cosine
     from firstish.objectives.sharded.vector import Sharding
 
     group = Group(dist.group.WORLD)
@@ -268,6 +269,11 @@ def vector(rank):
     sharding = Sharding(group, 7 if rank == 0 else 0, 7)
     s, t = sharding(a[mine].clone()), sharding(b[mine].clone())
     yield "dot", [float(torch.dot(s, t)), float(a.dot(b))]
+    rows = torch.stack([b, b**2, a])
+    yield "mv", [dots(rows[:, mine], s).tolist(), (rows @ a).tolist()]
+    mixed = add_combination(s, rows[:, mine], torch.tensor([1.0, 2.0, -3.0]), 0.5)
+    whole = 0.5 * a + b + 2 * b**2 - 3 * a
+    yield "addmv", [type(mixed).__name__, float(mixed.sum()), float(whole.sum())]
     yield "sum", [float(s.sum()), float(a.sum())]
     yield "max", [float(s.max()), float(a.max())]
     yield "min", [float(s.min()), float(a.min())]

@@ -138,7 +138,10 @@ def test_a_vector_in_parts_behaves_as_the_whole(tmp_path):
     zero, one = both("vector", tmp_path)
     assert zero == one
     told = dict(zero)
-    for name in ("dot", "sum", "max", "min", "norm", "tiny", "huge", "cosine"):
+    kind, *sums = told["addmv"]
+    assert kind == "Shard"
+    assert sums[0] == pytest.approx(sums[1], rel=1e-13)
+    for name in ("dot", "mv", "sum", "max", "min", "norm", "tiny", "huge", "cosine"):
         mine, theirs = told[name]
         assert mine == pytest.approx(theirs, rel=1e-14), name
     assert told["elements"] is True

@@ -66,51 +66,80 @@ def plane(f, g, Hv, x, *, sigma, steps, s_lpc=1.0, s_nc=1.0, memory=3):
     return rows
 
 
-def dense_bfgs(pairs):
-    """B itself, a matrix, by the update formula of BFGS; the oldest pair first."""
-    gamma = np.prod([(s @ y) / (y @ y) for s, y in pairs]) ** (1 / len(pairs))
-    B = gamma * np.eye(len(pairs[0][0]))
-    for s, y in pairs:
+def dense_bfgs(pairs, self_scaled):
+    """B itself, a matrix, by the update formula of self-scaled BFGS; the oldest pair first."""
+    s, y, _ = pairs[0 if self_scaled else -1]
+    B = (s @ y) / (y @ y) * np.eye(len(s))
+    for k, (s, y, tau) in enumerate(pairs):
         V = np.eye(len(s)) - np.outer(y, s) / (s @ y)
-        B = V.T @ B @ V + np.outer(s, s) / (s @ y)
+        B = V.T @ B @ V / (tau if k else 1.0) + np.outer(s, s) / (s @ y)
     return B
 
 
-def lazy(f, g, Hv, x, *, steps, memory=10, rho=1e-4, theta=0.5):
+def lengthened(f, x, p, slope, rho=1e-4, theta=0.5):
+    """Alpha and the trials of a first step that is grown while f follows its tangent."""
+    alpha, trials, start = 1.0, 1, f(x)
+    if f(x + p) > start + rho * slope:
+        lowest = -slope / (2 * (f(x + p) - start - slope))
+        alpha, trials = parabolic(f, x, p, slope, np.clip(lowest, 0.1, theta))
+        return alpha, trials + 1
+    while True:
+        short = (f(x + alpha * p) - start - alpha * slope) / (-alpha * slope)
+        if short >= 0.05:
+            return alpha, trials
+        longer = alpha * (np.clip(1 / (2 * short), 1 / theta, 10) if short > 0 else 10)
+        trials += 1
+        further = f(x + longer * p)
+        if further > start + rho * longer * slope or further >= f(x + alpha * p):
+            return alpha, trials
+        alpha = longer
+
+
+def parabolic(f, x, p, slope, alpha=1.0, rho=1e-4, theta=0.5):
+    """Backtracking to the lowest point of a parabola."""
+    trials, start = 1, f(x)
+    while f(x + alpha * p) > start + rho * alpha * slope:
+        lowest = -slope * alpha / (2 * (f(x + alpha * p) - start - slope * alpha))
+        alpha, trials = alpha * np.clip(lowest, 0.1, theta), trials + 1
+    return alpha, trials
+
+
+def falling(f, x, p, slope, rho=1e-4, theta=0.5):
+    """Forward tracking as long as f falls."""
+    alpha, trials, start = 1.0, 1, f(x)
+    if f(x + p) > start + rho * slope:
+        alpha, trials = parabolic(f, x, p, slope, theta)
+        return alpha, trials + 1
+    while True:
+        trials += 1
+        further = f(x + alpha / theta * p)
+        if further > start + rho * alpha / theta * slope or further >= f(x + alpha * p):
+            return alpha, trials
+        alpha = alpha / theta
+
+
+def lazy(f, g, Hv, x, *, steps, memory=10**6, self_scaled=True):
     rows, pairs, x_old, g_old = [], [], None, None
     for _ in range(steps):
-        grad, note = g(x), None
-        if x_old is None:
-            note = "start"
-        else:
+        grad, note, scale, search = g(x), None, 1.0, parabolic
+        if x_old is not None:
             s, y = x - x_old, grad - g_old
             if s @ y >= 1e-8 * np.linalg.norm(s) * np.linalg.norm(y):
-                pairs = [*pairs, (s, y)][-memory:]
+                tau = 1.0
+                if pairs and self_scaled:
+                    tau = min(1.0, (s @ y) / (s @ np.linalg.solve(dense_bfgs(pairs, True), s)))
+                pairs = [*pairs, (s, y, tau)][-memory:]
             else:
                 note = "curvature"
-        p = -dense_bfgs(pairs) @ grad if pairs else -grad
-        scale, curvature = 1.0, None
-        if note is not None:
-            Hp = Hv(x, p)
-            curvature = p @ Hp
-            if curvature > 0:
-                scale = -(grad @ p) / curvature
-                if note == "start":
-                    scale *= curvature / np.linalg.norm(p) / np.linalg.norm(Hp)
+        p = -dense_bfgs(pairs, self_scaled) @ grad if pairs else -grad
+        if x_old is None:
+            scale, search = 2 * abs(f(x)) / (grad @ grad), lengthened
+        elif note is not None:
+            curvature = p @ Hv(x, p)
+            scale = -(grad @ p) / curvature if curvature > 0 else 1.0
+            search = parabolic if curvature > 0 else falling
         p = scale * p
-        slope = grad @ p
-        alpha, trials, start = 1.0, 1, f(x)
-        if curvature is not None and curvature <= 0 and f(x + p) <= start + rho * slope:
-            while True:
-                trials += 1
-                further = f(x + alpha / theta * p)
-                if further > start + rho * alpha / theta * slope or further >= f(x + alpha * p):
-                    break
-                alpha = alpha / theta
-        else:
-            while f(x + alpha * p) > start + rho * alpha * slope:
-                lowest = -slope * alpha / (2 * (f(x + alpha * p) - start - slope * alpha))
-                alpha, trials = alpha * np.clip(lowest, 0.1, theta), trials + 1
+        alpha, trials = search(f, x, p, grad @ p)
         rows.append((x, note, scale, alpha, trials))
         x_old, g_old = x, grad
         x = x + alpha * p

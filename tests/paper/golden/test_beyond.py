@@ -93,13 +93,19 @@ def test_the_settings_reach_the_plane_step():
     side_by_side(WELLS, STARTS[0], PlaneStep(**options), theirs)
 
 
-@pytest.mark.parametrize("memory", [1, 3, 10])
-def test_the_lazy_step_on_logistic_regression(memory):
-    theirs = expected(beyond.lazy, LOGISTIC, [0.0] * 6, memory=memory, steps=20)
-    rows = side_by_side(
-        LOGISTIC, [0.0] * 6, LazyStep(memory=memory), theirs, lambda row: row.product
+@pytest.mark.parametrize("memory", [1, 3, 10, "auto"])
+@pytest.mark.parametrize("self_scaled", [True, False])
+def test_the_lazy_step_on_logistic_regression(memory, self_scaled):
+    """With all pairs kept, this is full-matrix self-scaled BFGS."""
+    options = {} if memory == "auto" else {"memory": memory}
+    theirs = expected(
+        beyond.lazy, LOGISTIC, [0.0] * 6, self_scaled=self_scaled, steps=20, **options
     )
-    assert [row.product for row in rows] == ["start"] + [None] * (len(rows) - 1)
+    method = LazyStep(memory=memory, self_scaled=self_scaled)
+    rows = side_by_side(LOGISTIC, [0.0] * 6, method, theirs, lambda row: row.product)
+    assert {row.product for row in rows} == {None}
+    most = len(rows) if memory == "auto" else memory
+    assert [row.pairs for row in rows] == [min(k, most) for k in range(len(rows))]
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -109,10 +115,10 @@ def test_the_lazy_step_on_a_nonconvex_function(start, product):
     side_by_side(WELLS, start, LazyStep(), theirs, lambda row: row.product, product)
 
 
-def test_the_lazy_references_meet_doubt_cuts_and_forward_tracking():
+def test_the_lazy_references_meet_products_cuts_and_forward_tracking():
     runs = [beyond.lazy(*WELLS[1], np.array(start), steps=14) for start in STARTS]
     rows = [row for run in runs for row in run]
-    assert {note for _, note, *_ in rows} == {"start", "curvature", None}
+    assert {note for _, note, *_ in rows} == {"curvature", None}
     assert any(alpha > 1 for *_, alpha, _ in rows)
     assert any(alpha < 1 and alpha not in (0.5, 0.25) for *_, alpha, _ in rows)
 

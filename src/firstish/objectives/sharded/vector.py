@@ -44,8 +44,9 @@ class Sharding:
 class Shard(Tensor):
     """This rank's part of a vector that is sharded over the ranks of a group.
 
-    Elementwise operations apply to the part. `dot`, `sum`, `max`, `min`, `equal` and `numel` are
-    those of the whole vector, the same on every rank, and must be called on every rank. Shape and
+    Elementwise operations apply to the part, as does `addmv`. `dot`, `mv`, `sum`, `max`, `min`,
+    `equal` and `numel` are those of the whole vector, the same on every rank, and must be called on
+    every rank. `mv` and `addmv` take a plain matrix, whose rows are parts of vectors. Shape and
     length are those of the part. Other operations raise, because their result on a part need not be
     a part of the result.
     """
@@ -105,7 +106,7 @@ _READ = (
 _LOCAL = (
     "__rsub__ __rdiv__ __rtruediv__ __rpow__ __eq__ __ne__ to double float clone detach contiguous "
     "type_as view view_as reshape reshape_as flatten zeros_like ones_like empty_like full_like "
-    "copy_ fill_ zero_"
+    "copy_ fill_ zero_ addmv"
 )
 _READS, _LOCALS = frozenset(_READ.split()), frozenset(_LOCAL.split())
 
@@ -142,6 +143,12 @@ def _dot(a: Any, b: Any) -> Tensor:
     return (a if isinstance(a, Shard) else b).sharding.group.all_sum(part)
 
 
+def _mv(rows: Tensor, v: Shard) -> Tensor:
+    """<row, v> of each row, of which this rank holds its part, in one message."""
+    part = torch.mv(rows[:, : v.sharding.own], _own(v))
+    return v.sharding.group.all_sum(part.double())
+
+
 def _sum(v: Shard, *, dtype: torch.dtype | None = None) -> Tensor:
     return v.sharding.group.all_sum(_own(v).sum(dtype=dtype))
 
@@ -163,6 +170,7 @@ def _equal(a: Any, b: Any) -> bool:
 
 _WHOLE: dict[str, Callable[..., Any]] = {
     "dot": _dot,
+    "mv": _mv,
     "sum": _sum,
     "max": _largest,
     "min": _smallest,

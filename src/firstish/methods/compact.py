@@ -1,0 +1,138 @@
+"""The inverse Hessian B of self-scaled BFGS, from its curvature pairs, in compact form.
+
+A pair (s, y), the changes of x and of the gradient over a step, says that H s = y along s. BFGS
+puts it into B; the self-scaled update (Oren and Luenberger; Al-Baali) first rescales what older
+pairs say by the ratio of the curvature found along s to the curvature that B expected there:
+
+    B+ = (1/tau) V^T B V + s s^T/<s,y>,    V = I - y s^T/<s,y>,
+    tau = min(1, <s,y> / <s,B^-1 s>),      tau = 1 for the oldest pair, where B = <s,y>/<y,y> I
+
+B is not formed (Byrd, Nocedal and Schnabel). With unit vectors s_k, y_k as the rows of S and Y, the
+stretches |y|/|s| of the pairs, R the upper triangle of S Y^T, and
+
+    e_k = w_k R_kk / stretch_k,    w_k = 1 / (tau_k+1 ... tau_m),    gamma = e_1:
+
+    u = R^-1 S v,    q = v - Y^T u,    B v = gamma q + S^T R^-T (e u - gamma Y q)
+
+two products with S, two with Y and two triangular solves; a new pair costs one more with S, its
+column of R. R_kk is the cosine of the angle between s and y, and R_kk/stretch is <s,y>/<y,y>, so no
+product of two norms is ever formed. R and its systems are float64 whatever the vectors are. Where
+these are sharded, R is the same on every rank.
+
+Without self-scaling all w are 1, and gamma is that of the newest pair: textbook L-BFGS.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from firstish.linalg import add_combination, dots, norm, norm_and_cosine
+from firstish.methods.rows import appended
+
+
+class Pair(NamedTuple):
+    """s/|s|, y/|y|, the cosine of their angle and |y|/|s|; the cosine is positive."""
+
+    step: Tensor
+    change: Tensor
+    cosine: float
+    stretch: float
+
+
+def pair(s: Tensor, y: Tensor, least: float) -> Pair | None:
+    """The pair, if its cosine is at least `least`: else it shows no positive curvature.
+
+    Writes into s and y.
+    """
+    s_norm = norm(s)
+    if s_norm == 0:
+        return None
+    y_norm, cosine = norm_and_cosine(y, s, s_norm)
+    stretch = y_norm / s_norm
+    if not (cosine >= least and 0 < stretch < math.inf):
+        return None
+    return Pair(s.div_(s_norm), y.div_(y_norm), cosine, stretch)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Curvature pairs, the oldest first.
+
+    Args:
+        S: s/|s| of each, as rows; of a vector spread over ranks, this rank's part.
+        Y: y/|y| of each.
+        R: transposed, its lower triangle is in use: R[j, i] = <s_i, y_j> for i <= j.
+        stretches: |y|/|s|.
+        taus: the ratio by which each rescaled those before it.
+    """
+
+    S: Tensor
+    Y: Tensor
+    R: Tensor
+    stretches: tuple[float, ...]
+    taus: tuple[float, ...]
+
+    @classmethod
+    def first(cls, new: Pair) -> Pairs:
+        """One pair."""
+        cosine = torch.tensor([[new.cosine]], dtype=torch.float64)
+        rows = appended(None, new.step), appended(None, new.change)
+        return cls(*rows, cosine, (new.stretch,), (1.0,))
+
+    def __len__(self) -> int:
+        return len(self.taus)
+
+    def plus(self, new: Pair, tau: float, memory: int) -> Pairs:
+        """These and a new pair; the oldest are dropped where there would be more than `memory`."""
+        kept = self.newest(memory - 1)
+        if kept is None:
+            return Pairs.first(new)
+        m = len(kept)
+        R = torch.zeros(m + 1, m + 1, dtype=torch.float64)
+        R[:m, :m] = kept.R
+        R[m, :m] = dots(kept.S, new.change)
+        R[m, m] = new.cosine
+        return Pairs(
+            appended(kept.S, new.step),
+            appended(kept.Y, new.change),
+            R,
+            (*kept.stretches, new.stretch),
+            (*kept.taus, tau),
+        )
+
+    def newest(self, count: int) -> Pairs | None:
+        """The newest of these, at most `count`; the first of them has no older ones to rescale."""
+        drop = max(0, len(self) - count)
+        if drop == len(self):
+            return None
+        if drop == 0:
+            return self
+        rest = self.stretches[drop:], (1.0, *self.taus[drop + 1 :])
+        return Pairs(self.S[drop:], self.Y[drop:], self.R[drop:, drop:], *rest)
+
+    def times(self, v: Tensor, self_scaled: bool = True) -> Tensor:
+        """B v."""
+        e = self._initial_scales()
+        gamma = float(e[0 if self_scaled else -1])
+        upper = self.R.t()
+        u = _solve(upper, dots(self.S, v), upper=True)
+        q = add_combination(v, self.Y, -u)
+        t = _solve(self.R, e * u - gamma * dots(self.Y, q), upper=False)
+        return add_combination(q, self.S, t, gamma)
+
+    def _initial_scales(self) -> Tensor:
+        """e: <s,y>/<y,y> of each pair, over the taus of those after it."""
+        weights = itertools.accumulate(reversed(self.taus[1:]), lambda w, tau: w / tau, initial=1.0)
+        w = torch.tensor(list(weights)[::-1], dtype=torch.float64)
+        return w * self.R.diagonal() / torch.tensor(self.stretches, dtype=torch.float64)
+
+
+def _solve(R: Tensor, b: Tensor, upper: bool) -> Tensor:
+    found: Tensor = torch.linalg.solve_triangular(R, b[:, None], upper=upper)
+    return found[:, 0]
