@@ -15,6 +15,8 @@ from torch.optim import Optimizer
 from firstish.line_search import Armijo
 from firstish.loop import Clock, Run, Snapshot
 from firstish.methods.base import AnyMethod, Failure
+from firstish.methods.lazy_step import LazyStep
+from firstish.methods.plane_step import PlaneStep
 from firstish.methods.registry import method_of
 from firstish.objectives.base import Meter, Point
 from firstish.objectives.closure import Closure, ClosureObjective, OwnGrads, Skipped
@@ -52,9 +54,10 @@ class ScaledGD(Optimizer):
         params: parameters or groups.
         lr: the first trial step, equal in all groups. 1.0 is the step that the scale is made for;
             an LR scheduler makes it a step-size schedule.
-        method: a name or a method with settings, such as `ScaledGradient(sigma=0)`; "CGMR" by
-            default. "lazy", "plane" and `ScaledDirection()` use earlier steps, so they are for a
-            loss that stays the same function: use `reuse_value=True` with them.
+        method: a name or a method with settings, such as `ScaledGradient(sigma=0)`. By default
+            "lazy" as long as the loss is the same function (full batch): f at the start of each
+            step must equal f where the last one ended. At the first difference it goes over to
+            "CGMR", which remembers nothing of the loss before, for good, and says so.
         product: "auto", "double-backward" or "difference"; see `FunctionObjective`.
         reuse_value: promise that the loss is the same function in every step (full batch). The
             value and graph of the accepted trial then serve the next step, which saves a forward
@@ -107,7 +110,8 @@ class ScaledGD(Optimizer):
                 "`ScaledGD(product='gauss-newton')` is not supported: a closure does not show its "
                 "outputs. Use `minimize` with a `ModuleObjective`."
             )
-        self.method: AnyMethod = method_of("CGMR" if method is None else method, "ScaledGD")
+        self.method: AnyMethod = method_of(method, "ScaledGD")
+        self._by_default = method is None
         ProductSelector(product, "ScaledGD")
         self._product: Mode = product
         self._check = check
@@ -157,9 +161,11 @@ class ScaledGD(Optimizer):
 
     def _step(self, objective: ClosureObjective, closure: Closure) -> Tensor:
         memory, kept, outside = self._memory(), self._kept, RandomState.capture()
+        if memory["changing"] and self._by_default and isinstance(self.method, LazyStep):
+            self._use_fallback()  # the state dict of a run that had gone over to it
         clock, before = Clock(), objective.meter.copy()
         random, self._kept = self._random(memory, outside), None
-        point = objective.begin(
+        point, unmoved = objective.begin(
             closure,
             random,
             order=self.method.order,
@@ -171,6 +177,8 @@ class ScaledGD(Optimizer):
             if point is kept and not self._trusted:
                 objective.expect(kept)
                 self._trusted = True
+            elif point is not kept and unmoved and self._changed(memory, point):
+                self._note_change(memory, point)
             run = self._resumed(objective, point, memory, objective.meter.since(before), clock)
             entry, new = run.step()
             assert entry.step is not None
@@ -178,7 +186,7 @@ class ScaledGD(Optimizer):
             if failure is not None and point is kept and self._check:
                 objective.expect(kept)  # a loss that has changed explains it better
             own = objective.finish(point, new, self._own)
-            learnt = self._learnt(run, objective.product.grad_scale)
+            learnt = self._learnt(run, new.known_value, objective.product.grad_scale)
             if self._reuse:
                 learnt["random"] = memory.get("random", random.to_tensors())
             memory.update(learnt)  # at once and last: until here the step can be undone
@@ -219,10 +227,46 @@ class ScaledGD(Optimizer):
             run.state = run.state if held is None else held
         return run
 
-    def _learnt(self, run: Run, grad_scale: float) -> dict[str, Any]:
-        """What a state dict carries, after a step."""
+    def _changed(self, memory: dict[str, Any], point: Point) -> bool:
+        """True if f differs from its value at the end of the last step, at the same parameters."""
+        if memory["changing"] or memory["value"] is None or not math.isfinite(point.value):
+            return False
+        before, now = memory["value"], point.value
+        return not abs(now - before) <= 10 * point.eps * max(abs(now), abs(before))
+
+    def _note_change(self, memory: dict[str, Any], point: Point) -> None:
+        """Warn that the loss is not the same function in every step; the default gives way."""
+        memory["changing"] = True
+        if not self._by_default and not isinstance(self.method, LazyStep | PlaneStep):
+            return
+        seen = (
+            f"The loss is another function than in the last step: at the same parameters it was "
+            f"{memory['value']:.6g} and is {point.value:.6g}."
+        )
+        if self._by_default:
+            memory.pop("method", None)
+            self._use_fallback()
+            point.order = self.method.order
+            advice = (
+                "`ScaledGD` takes the paper's steps from now on, method='CGMR', which do not look "
+                "back. To choose that and silence this, pass `method='CGMR'`."
+            )
+        else:
+            advice = (
+                f"{type(self.method).__name__} learns from the steps before, so its directions "
+                "mix different functions. Use `method='CGMR'`, or compute the loss of all of the "
+                "data."
+            )
+        warnings.warn(f"{seen} {advice}", stacklevel=5)
+
+    def _use_fallback(self) -> None:
+        self.method, self._kind = method_of("CGMR", "ScaledGD"), None
+
+    def _learnt(self, run: Run, value: float | None, grad_scale: float) -> dict[str, Any]:
+        """What a state dict carries, after a step that ended at this f."""
         done = run.snapshot()
         return {
+            "value": value,
             "oracle_calls": done.spent.oracle_calls,
             "passes": done.spent.passes,
             "seconds": done.seconds,
@@ -258,8 +302,8 @@ class ScaledGD(Optimizer):
         self._objective = self._kept = None
 
     def __getstate__(self) -> dict[str, Any]:
-        mine = {"method": self.method, "_product": self._product, "_check": self._check}
-        return {**super().__getstate__(), **mine, "_reuse": self._reuse}
+        names = ("method", "_by_default", "_product", "_check", "_reuse")
+        return {**super().__getstate__(), **{name: getattr(self, name) for name in names}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._objective = self._kept = self._kind = None
@@ -324,6 +368,8 @@ class ScaledGD(Optimizer):
         memory: dict[str, Any] = self.state[self.param_groups[0]["params"][0]]
         for name in ("iterations", "grad_scale", "oracle_calls", "passes", "seconds"):
             memory.setdefault(name, 0)
+        memory.setdefault("value", None)  # of the loss, where the last step ended
+        memory.setdefault("changing", False)  # True once the loss was seen to be another function
         return memory
 
     def _engine(self) -> ClosureObjective:

@@ -124,6 +124,11 @@ class Point(ABC):
         return self._f
 
     @property
+    def known_value(self) -> float | None:
+        """f(x) if it was evaluated, else None."""
+        return self._f
+
+    @property
     def grad(self) -> Tensor:
         """The gradient; 1 oracle call after the value."""
         if self._g is None:

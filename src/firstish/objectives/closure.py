@@ -89,7 +89,7 @@ class ClosureObjective(AutogradObjective):
 
     flat_leaf = False
     one_graph = True
-    _written: Tensor | None  # what the live parameters hold; None if unknown
+    _written: Tensor | None = None  # what the live parameters hold; None if unknown
 
     def __init__(
         self,
@@ -128,8 +128,10 @@ class ClosureObjective(AutogradObjective):
         iterations: int,
         kept: Point | None,
         own: OwnGrads,
-    ) -> Point:
-        """The point at which a step starts: `kept` if it is still valid, else a new one.
+    ) -> tuple[Point, bool]:
+        """The point at which a step starts, and whether it is where the last step ended.
+
+        The point is `kept` if that is still valid, else a new one.
 
         Args:
             closure: the loss from now on.
@@ -144,14 +146,16 @@ class ClosureObjective(AutogradObjective):
         self._starting = True
         self._may_skip = iterations > 0
         self._foreign_grads = self._has_foreign_grads(own)
-        x = self._written = self.layout.flatten([p.detach() for p in self.parameters])
+        x, last = self.layout.flatten([p.detach() for p in self.parameters]), self._written
+        unmoved = last is None or torch.equal(x, last)
+        self._written = x
         if self._buffers is not None:
             self._committed = self._buffers.read()
         self._before = Before(x, [p.grad for p in self.parameters], self._buffers, self._committed)
         if kept is not None and self._untouched(kept.x):
-            return kept
+            return kept, True
         point = AcceptedPoint if self._reuse and iterations else AutogradPoint
-        return point(self, x, order)
+        return point(self, x, order), unmoved
 
     def undo(self) -> None:
         """Leave parameters, buffers, `.grad` and hooks as they were before the step.
