@@ -295,7 +295,7 @@ def doors(loss):
 
     def closure():
         w = parameter()
-        ScaledGD([w]).step(lambda: loss(w))
+        ScaledGD([w], method="CGMR").step(lambda: loss(w))
 
     return {"fun": function, "the loss": module, "the closure": closure}
 
@@ -380,7 +380,7 @@ def test_a_rate_left_over_from_another_optimizer_brings_a_warning():
 def test_parameters_stay_put_when_the_start_is_not_finite():
     for loss, _ in NOT_FINITE.values():
         w = parameter()
-        optimizer = ScaledGD([w])
+        optimizer = ScaledGD([w], method="CGMR")
         with pytest.raises(NonFiniteError):
             optimizer.step(lambda w=w, loss=loss: loss(w))
         assert w.tolist() == [1.0, 2.0]

@@ -128,7 +128,7 @@ def test_negative_curvature_and_forward_tracking_are_the_same_too(reuse):
     assert result.history[0].curvature is Curvature.NC
     assert result.history[0].step_size > 1
     w = nn.Parameter(x0.clone())
-    optimizer = ScaledGD([w], reuse_value=reuse)
+    optimizer = ScaledGD([w], reuse_value=reuse, method="CGMR")
     assert equal(run(optimizer, lambda: fun(w), result.iterations), path)
 
 
@@ -147,7 +147,7 @@ def test_reuse_saves_an_oracle_call_per_step(data):
     for reuse in (True, False):
         torch.manual_seed(1)
         model = net()
-        optimizer = ScaledGD(model.parameters(), reuse_value=reuse)
+        optimizer = ScaledGD(model.parameters(), reuse_value=reuse, method="CGMR")
         run(optimizer, closure_of(model, data), 6)
         calls[reuse] = optimizer.last_step.oracle_calls
     assert calls == {True: 2 + 5 * 4, False: 2 + 5 * 5}
@@ -158,7 +158,7 @@ def test_frozen_parameters_stay_out_and_stay_put(data):
     model[0].weight.requires_grad_(False)
     frozen = model[0].weight.clone()
     twin = copy.deepcopy(model)
-    run(ScaledGD(model.parameters()), closure_of(model, data), 5)
+    run(ScaledGD(model.parameters(), method="CGMR"), closure_of(model, data), 5)
     assert torch.equal(model[0].weight, frozen)
     result = minimize(ModuleObjective(twin, mse_loss, *data), twin, max_iterations=5)
     assert result.value < result.history[0].value
@@ -253,7 +253,7 @@ def test_a_scheduler_sets_the_first_trial_step(make):
 
 def test_lr_is_where_backtracking_starts():
     w = nn.Parameter(torch.tensor([1.0]))
-    optimizer = ScaledGD([w], lr=6.0)
+    optimizer = ScaledGD([w], lr=6.0, method="CGMR")
     optimizer.step(lambda: (w * w).sum())
     assert (optimizer.last_step.step_size, optimizer.last_step.trials) == (1.5, 3)
 
@@ -276,9 +276,9 @@ def test_a_loss_only_closure_leaves_grad_alone(data, reuse):
 def test_a_closure_that_calls_backward_is_noticed_and_takes_nearly_the_same_steps(data, reuse):
     model = net()
     twin = copy.deepcopy(model)
-    optimizer = ScaledGD(model.parameters(), reuse_value=reuse)
+    optimizer = ScaledGD(model.parameters(), reuse_value=reuse, method="CGMR")
     path = run(optimizer, backward_closure_of(model, data, optimizer), 5)
-    exact = run(ScaledGD(twin.parameters()), closure_of(twin, data), 5)
+    exact = run(ScaledGD(twin.parameters(), method="CGMR"), closure_of(twin, data), 5)
     for a, b in zip(path, exact, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
     assert not torch.equal(path[-1], exact[-1])  # by differences
@@ -383,7 +383,7 @@ def test_after_a_refused_step_the_next_goes_on_from_the_same_point(data, reuse):
         optimizer.step(closure_of(model, data))
     optimizer.param_groups[0]["lr"] = 1.0
     optimizer.step(closure_of(model, data))
-    ScaledGD(twin.parameters()).step(closure_of(twin, data))
+    ScaledGD(twin.parameters(), method="CGMR").step(closure_of(twin, data))
     assert torch.equal(vector(model), vector(twin))
 
 
@@ -459,7 +459,7 @@ def test_one_dropout_mask_per_step_and_the_generator_moves_as_by_one_evaluation(
         seen.append(torch.get_rng_state())
         return mse_loss(model(data[0]), data[1])
 
-    optimizer = ScaledGD(model.parameters())
+    optimizer = ScaledGD(model.parameters(), method="CGMR")
     torch.manual_seed(5)
     states = []
     for _ in range(3):
@@ -480,7 +480,7 @@ def test_with_reuse_one_dropout_mask_serves_the_run_and_the_generator_stays(data
     twin = copy.deepcopy(model)
     torch.manual_seed(5)
     objective = ModuleObjective(twin, mse_loss, *data)
-    optimizer = ScaledGD(model.parameters(), reuse_value=True)
+    optimizer = ScaledGD(model.parameters(), reuse_value=True, method="CGMR")
     state = torch.get_rng_state()
     for _ in range(6):
         optimizer.step(closure_of(model, data))
@@ -506,7 +506,7 @@ def test_batch_norm_statistics_are_those_of_one_forward_pass_per_point(data, reu
 def test_batch_norm_takes_the_steps_of_minimize_to_the_bit(data):
     model = net(nn.BatchNorm1d(4))
     twin = copy.deepcopy(model)
-    run(ScaledGD(model.parameters(), reuse_value=True), closure_of(model, data), 5)
+    run(ScaledGD(model.parameters(), reuse_value=True, method="CGMR"), closure_of(model, data), 5)
     minimize(ModuleObjective(twin, mse_loss, *data), twin, max_iterations=5)
     assert same_bits(bits(model), bits(twin))
 
@@ -565,10 +565,10 @@ def test_resuming_in_the_middle_of_a_cycle_gives_the_same_bits(data, reuse, carr
 
 def test_resuming_keeps_the_counters(data):
     model = net()
-    optimizer = ScaledGD(model.parameters())
+    optimizer = ScaledGD(model.parameters(), method="CGMR")
     run(optimizer, closure_of(model, data), 3)
     before = optimizer.last_step
-    fresh = ScaledGD(model.parameters())
+    fresh = ScaledGD(model.parameters(), method="CGMR")
     fresh.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     fresh.step(closure_of(model, data))
     row = fresh.last_step
@@ -620,7 +620,7 @@ def test_resuming_with_differences_remembers_how_large_gradients_were():
             loss.backward()
             return loss
 
-        return w, ScaledGD([w]), closure
+        return w, ScaledGD([w], method="CGMR"), closure
 
     w, optimizer, closure = build(torch.ones(2))
     run(optimizer, closure, 3)
@@ -666,7 +666,7 @@ def test_step_hooks_run_once_per_step(data):
 
 def test_last_step_is_the_row_of_the_last_iteration(data):
     model = net()
-    optimizer = ScaledGD(model.parameters())
+    optimizer = ScaledGD(model.parameters(), method="CGMR")
     assert optimizer.last_step is None
     for k in range(3):
         x = vector(model)
@@ -683,7 +683,7 @@ def test_last_step_is_the_row_of_the_last_iteration(data):
 @pytest.mark.parametrize("how", ["copy_", "data"])
 def test_parameters_that_the_user_changes_between_steps_are_noticed(data, reuse, how):
     model = net()
-    optimizer = ScaledGD(model.parameters(), reuse_value=reuse)
+    optimizer = ScaledGD(model.parameters(), reuse_value=reuse, method="CGMR")
     run(optimizer, closure_of(model, data), 2)
     with torch.no_grad():
         bias = model[2].bias if how == "copy_" else model[2].bias.data
@@ -730,7 +730,7 @@ def test_requires_grad_can_be_switched_between_steps(data, reuse):
 @both
 def test_it_minimises(data, reuse):
     model = nn.Linear(3, 2)
-    optimizer = ScaledGD(model.parameters(), reuse_value=reuse)
+    optimizer = ScaledGD(model.parameters(), reuse_value=reuse, method="CGMR")
     run(optimizer, closure_of(model, data), 60)
     design = torch.cat([data[0], torch.ones(12, 1)], dim=1)
     solution = torch.linalg.lstsq(design, data[1]).solution
@@ -740,7 +740,7 @@ def test_it_minimises(data, reuse):
 def test_a_closure_may_change_from_step_to_step_without_reuse(data):
     """Mini-batches: each step takes its value from its own closure."""
     model = net()
-    optimizer = ScaledGD(model.parameters())
+    optimizer = ScaledGD(model.parameters(), method="CGMR")
     for rows in torch.arange(12).split(4):
         batch = (data[0][rows], data[1][rows])
         expected = mse_loss(model(batch[0]), batch[1]).item()

@@ -4,6 +4,7 @@ import copy
 import io
 import itertools
 import pickle
+import warnings
 from dataclasses import dataclass
 
 import pytest
@@ -281,7 +282,7 @@ def test_the_methods_settings_are_kept():
 
 def test_the_state_of_another_method_is_refused_by_name(data):
     one, two = net(), net()
-    saved = ScaledGD(one.parameters())
+    saved = ScaledGD(one.parameters(), method="CGMR")
     saved.step(closure_of(one, data))
     other = ScaledGD(two.parameters(), method="lazy")
     other.load_state_dict(saved.state_dict())
@@ -296,3 +297,99 @@ def test_the_state_of_another_optimizer_is_refused(data):
     adam.step()
     with pytest.raises(ValueError, match="state of another optimizer: it holds step, exp_avg"):
         ScaledGD(model.parameters()).load_state_dict(adam.state_dict())
+
+
+# The default: the lazy step as long as the loss is the same function
+
+
+def batches(data):
+    return [[t[k::3] for t in data] for k in range(3)]
+
+
+@both
+def test_on_a_full_batch_the_default_is_the_lazy_step_to_the_bit(data, reuse):
+    one = net()
+    two = copy.deepcopy(one)
+    default = ScaledGD(one.parameters(), reuse_value=reuse)
+    lazy = ScaledGD(two.parameters(), method="lazy", reuse_value=reuse)
+    for _ in range(12):
+        assert default.step(closure_of(one, data)) == lazy.step(closure_of(two, data))
+    assert isinstance(default.method, LazyStep)
+
+
+def test_on_batches_the_default_goes_over_to_cgmr_once_and_for_good(data):
+    model = net()
+    optimizer = ScaledGD(model.parameters())
+    optimizer.step(closure_of(model, batches(data)[0]))
+    with pytest.warns(UserWarning, match=r"another function.*method='CGMR'.*silence"):
+        optimizer.step(closure_of(model, batches(data)[1]))
+    assert optimizer.method == ScaledGradient()
+    for batch in batches(data)[2:] * 2:  # silent from now on, also where the loss stays
+        optimizer.step(closure_of(model, batch))
+    assert optimizer.method == ScaledGradient()
+
+
+def test_from_the_step_that_sees_it_on_the_steps_are_those_of_cgmr(data):
+    model, twin = net(), net()
+    optimizer = ScaledGD(model.parameters())
+    optimizer.step(closure_of(model, batches(data)[0]))
+    twin.load_state_dict(model.state_dict())
+    plain = ScaledGD(twin.parameters(), method="CGMR")
+    with pytest.warns(UserWarning, match="another function"):
+        optimizer.step(closure_of(model, batches(data)[1]))
+    plain.step(closure_of(twin, batches(data)[1]))
+    for batch in batches(data):
+        assert optimizer.step(closure_of(model, batch)) == plain.step(closure_of(twin, batch))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_a_resumed_default_takes_the_same_steps_on_batches(data, steps):
+    start = net()
+
+    def run(saved_after):
+        model = copy.deepcopy(start)
+        optimizer = ScaledGD(model.parameters())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for k in range(6):
+                if k == saved_after:
+                    state = copy.deepcopy(optimizer.state_dict())
+                    optimizer = ScaledGD(model.parameters())
+                    optimizer.load_state_dict(state)
+                optimizer.step(closure_of(model, batches(data)[k % 3]))
+        return [p.detach().clone() for p in model.parameters()]
+
+    assert all(map(torch.equal, run(None), run(steps)))
+
+
+def test_parameters_changed_between_steps_are_no_change_of_the_loss(data):
+    model = net()
+    optimizer = ScaledGD(model.parameters())
+    for _ in range(4):
+        optimizer.step(closure_of(model, data))
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(0.9)
+    assert isinstance(optimizer.method, LazyStep)
+
+
+@pytest.mark.parametrize("method", ["lazy", "plane"])
+def test_a_method_with_a_memory_warns_once_where_the_loss_changes(data, method):
+    model = net()
+    optimizer = ScaledGD(model.parameters(), method=method)
+    chosen = optimizer.method
+    optimizer.step(closure_of(model, batches(data)[0]))
+    with pytest.warns(UserWarning, match=r"another function.*learns from the steps before"):
+        optimizer.step(closure_of(model, batches(data)[1]))
+    optimizer.step(closure_of(model, batches(data)[2]))
+    assert optimizer.method == chosen
+
+
+def test_a_new_dropout_mask_is_another_loss(data):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+    optimizer = ScaledGD(model.parameters())
+    loss = lambda: model(torch.ones(4, 3)).square().mean() + 1  # noqa: E731
+    optimizer.step(loss)
+    with pytest.warns(UserWarning, match="another function"):
+        optimizer.step(loss)

@@ -226,7 +226,7 @@ def test_none_in_the_first_step_is_an_error_that_knows_of_lightning(data, reuse)
 @pytest.mark.parametrize("backward", [False, True])
 def test_none_at_the_start_of_a_later_step_skips_it(data, backward):
     model = net(nn.BatchNorm1d(4), nn.Dropout(0.2))
-    optimizer = ScaledGD(model.parameters())
+    optimizer = ScaledGD(model.parameters(), method="CGMR")
 
     def closure():
         optimizer.zero_grad()
@@ -421,7 +421,9 @@ def test_a_transformer_trains_by_minimize_and_by_the_optimizer_alike():
         )
     assert len(told) == 1
     assert result.value < 0.2 * start
-    optimizer = ScaledGD(twin.parameters(), product="difference")  # as the warning says: silent
+    optimizer = ScaledGD(
+        twin.parameters(), product="difference", method="CGMR"
+    )  # as the warning says: silent
     for row in result.history[:-1]:
         loss = optimizer.step(lambda: mse_loss(twin(inputs), targets))
         assert loss.item() == pytest.approx(row.value, rel=1e-3)
@@ -456,8 +458,8 @@ def test_a_compiled_model_takes_the_steps_of_the_plain_one_in_a_closure(data, ba
     model = net(nn.BatchNorm1d(4))
     twin = copy.deepcopy(model)
     compiled = torch.compile(model, backend=backend)
-    optimizer = ScaledGD(compiled.parameters(), reuse_value=reuse)
-    plain = ScaledGD(twin.parameters(), reuse_value=reuse)
+    optimizer = ScaledGD(compiled.parameters(), reuse_value=reuse, method="CGMR")
+    plain = ScaledGD(twin.parameters(), reuse_value=reuse, method="CGMR")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for _ in range(6):
@@ -497,7 +499,7 @@ def test_a_compiled_model_takes_the_steps_of_the_plain_one_in_minimize(data, bac
 def test_insisting_on_double_backward_of_a_compiled_model_is_an_error(data):
     torch._dynamo.reset()
     model = torch.compile(net(), backend="aot_eager")
-    optimizer = ScaledGD(model.parameters(), product="double-backward")
+    optimizer = ScaledGD(model.parameters(), product="double-backward", method="CGMR")
     with pytest.raises(ProductError, match=r"torch.compile.*product='difference'"):
         optimizer.step(lambda: mse_loss(model(data[0]), data[1]))
 
@@ -524,7 +526,7 @@ def test_a_callback_sees_the_aux_of_the_accepted_point(product):
 @pytest.mark.parametrize("lr", [1.0, 6.0], ids=["unit", "refusals"])
 def test_the_optimizer_keeps_the_aux_of_where_it_went(reuse, kind, lr):
     w = nn.Parameter(torch.tensor([0.05, -0.1]))
-    optimizer = ScaledGD([w], lr=lr, reuse_value=reuse)
+    optimizer = ScaledGD([w], lr=lr, reuse_value=reuse, method="CGMR")
     assert optimizer.last_aux is None
 
     def closure():

@@ -18,6 +18,7 @@ from firstish.methods.base import AnyMethod, Failure
 from firstish.methods.lazy_step import LazyStep
 from firstish.methods.plane_step import PlaneStep
 from firstish.methods.registry import method_of
+from firstish.objectives.autograd import AutogradPoint
 from firstish.objectives.base import Meter, Point
 from firstish.objectives.closure import Closure, ClosureObjective, OwnGrads, Skipped
 from firstish.objectives.flatten import Layout
@@ -165,7 +166,7 @@ class ScaledGD(Optimizer):
             self._use_fallback()  # the state dict of a run that had gone over to it
         clock, before = Clock(), objective.meter.copy()
         random, self._kept = self._random(memory, outside), None
-        point, unmoved = objective.begin(
+        point = objective.begin(
             closure,
             random,
             order=self.method.order,
@@ -177,16 +178,18 @@ class ScaledGD(Optimizer):
             if point is kept and not self._trusted:
                 objective.expect(kept)
                 self._trusted = True
-            elif point is not kept and unmoved and self._changed(memory, point):
+            elif point is not kept and self._changed(memory, point):
                 self._note_change(memory, point)
             run = self._resumed(objective, point, memory, objective.meter.since(before), clock)
+            if not memory["iterations"] and isinstance(point, AutogradPoint):
+                objective.confirm_once(point)
             entry, new = run.step()
             assert entry.step is not None
             failure = entry.step.failure
             if failure is not None and point is kept and self._check:
                 objective.expect(kept)  # a loss that has changed explains it better
             own = objective.finish(point, new, self._own)
-            learnt = self._learnt(run, new.known_value, objective.product.grad_scale)
+            learnt = self._learnt(run, new, objective.product.grad_scale)
             if self._reuse:
                 learnt["random"] = memory.get("random", random.to_tensors())
             memory.update(learnt)  # at once and last: until here the step can be undone
@@ -229,7 +232,9 @@ class ScaledGD(Optimizer):
 
     def _changed(self, memory: dict[str, Any], point: Point) -> bool:
         """True if f differs from its value at the end of the last step, at the same parameters."""
-        if memory["changing"] or memory["value"] is None or not math.isfinite(point.value):
+        if memory["changing"] or memory["value"] is None or memory["at"] != _checksum(point.x):
+            return False  # it was seen before, or cannot be seen here
+        if not math.isfinite(point.value):
             return False
         before, now = memory["value"], point.value
         return not abs(now - before) <= 10 * point.eps * max(abs(now), abs(before))
@@ -262,11 +267,12 @@ class ScaledGD(Optimizer):
     def _use_fallback(self) -> None:
         self.method, self._kind = method_of("CGMR", "ScaledGD"), None
 
-    def _learnt(self, run: Run, value: float | None, grad_scale: float) -> dict[str, Any]:
-        """What a state dict carries, after a step that ended at this f."""
+    def _learnt(self, run: Run, new: Point, grad_scale: float) -> dict[str, Any]:
+        """What a state dict carries, after a step to the new point."""
         done = run.snapshot()
         return {
-            "value": value,
+            "value": new.known_value,
+            "at": _checksum(new.x),
             "oracle_calls": done.spent.oracle_calls,
             "passes": done.spent.passes,
             "seconds": done.seconds,
@@ -368,7 +374,8 @@ class ScaledGD(Optimizer):
         memory: dict[str, Any] = self.state[self.param_groups[0]["params"][0]]
         for name in ("iterations", "grad_scale", "oracle_calls", "passes", "seconds"):
             memory.setdefault(name, 0)
-        memory.setdefault("value", None)  # of the loss, where the last step ended
+        memory.setdefault("value", None)  # of the loss, where the last step ended: at this x
+        memory.setdefault("at", 0.0)
         memory.setdefault("changing", False)  # True once the loss was seen to be another function
         return memory
 
@@ -454,6 +461,10 @@ def _holds_tensors(value: object) -> bool:
     return isinstance(value, Tensor) or (
         isinstance(value, tuple) and any(map(_holds_tensors, value))
     )
+
+
+def _checksum(x: Tensor) -> float:
+    return x.sum().item()
 
 
 def _number(rate: Any) -> float:

@@ -122,7 +122,7 @@ def test_forward_tracking_through_the_closure_takes_the_steps_of_minimize(reuse)
     x0 = torch.tensor([0.01, 0.02])
     fun = lambda x: ((x**2 - 1) ** 2).sum() / 4 + 0.1 * x.prod()  # noqa: E731
     p = nn.Parameter(x0.clone())
-    optimizer = ScaledGD([p], reuse_value=reuse)
+    optimizer = ScaledGD([p], reuse_value=reuse, method="CGMR")
     xs = []
     result = minimize(fun, x0, gtol=0, max_iterations=6, callback=lambda q: xs.append(q.x.clone()))
     assert result.history[0].step_size > 1  # the newest graph is not the accepted one's

@@ -99,7 +99,7 @@ def test_a_unit_step_of_the_optimizer_is_the_same_and_one_forward_more_without_r
     data, bare, reuse, extra
 ):
     model, (inputs, targets) = CountingMLP(), data
-    optimizer = firstish.ScaledGD(model.parameters(), reuse_value=reuse)
+    optimizer = firstish.ScaledGD(model.parameters(), reuse_value=reuse, method="CGMR")
     snapshots, passes = [], []
     for _ in range(8):
         optimizer.step(lambda: mse_loss(model(inputs), targets))
@@ -119,7 +119,7 @@ def test_a_closure_that_calls_backward_runs_once_per_point_and_once_for_the_diff
     data, reuse, evaluations
 ):
     model, (inputs, targets) = CountingMLP(), data
-    optimizer = firstish.ScaledGD(model.parameters(), reuse_value=reuse)
+    optimizer = firstish.ScaledGD(model.parameters(), reuse_value=reuse, method="CGMR")
 
     def closure():
         loss = mse_loss(model(inputs), targets)

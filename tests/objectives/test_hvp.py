@@ -223,7 +223,7 @@ def test_insisting_on_double_backward_raises_with_the_operation_and_the_remedy(c
 @pytest.mark.parametrize("reuse", [True, False])
 def test_auto_falls_back_in_a_closure_too(reuse):
     model, loss_fn, (inputs,) = attention_case()
-    optimizer = firstish.ScaledGD(model.parameters(), reuse_value=reuse)
+    optimizer = firstish.ScaledGD(model.parameters(), reuse_value=reuse, method="CGMR")
     with pytest.warns(UserWarning, match="attention.*cannot be differentiated twice"):
         first = optimizer.step(lambda: loss_fn(model(inputs)))
     losses = [float(optimizer.step(lambda: loss_fn(model(inputs)))) for _ in range(5)]
@@ -436,7 +436,7 @@ def test_a_loss_linear_in_one_of_two_parameters_has_zeros_there():
 
 def test_a_linear_closure_is_limited():
     w = nn.Parameter(torch.tensor([1.0, 2.0]))
-    optimizer = firstish.ScaledGD([w])
+    optimizer = firstish.ScaledGD([w], method="CGMR")
     optimizer.step(lambda: (torch.tensor([3.0, 4.0]) * w).sum())
     assert optimizer.last_step.curvature is Curvature.LPC
     assert w.tolist() == [-2.0, -2.0]

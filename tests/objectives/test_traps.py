@@ -319,7 +319,7 @@ def tensors_in(value):
 @both
 def test_state_holds_detached_tensors_only(data, reuse):
     model = nn.Sequential(net(), nn.Dropout(0.2))
-    optimizer = ScaledGD(model.parameters(), reuse_value=reuse)
+    optimizer = ScaledGD(model.parameters(), reuse_value=reuse, method="CGMR")
     for _ in range(3):
         optimizer.step(lambda: mse_loss(model(data[0]), data[1]))
     held = list(tensors_in(optimizer.state_dict()["state"]))
@@ -351,7 +351,7 @@ def test_forward_tracking_through_a_closure_evaluates_the_returned_point_again_a
     x0 = torch.tensor([0.05, -0.1])
     calls = []
     w = nn.Parameter(x0.clone())
-    optimizer = ScaledGD([w], reuse_value=True, product=product, check=False)
+    optimizer = ScaledGD([w], reuse_value=True, product=product, check=False, method="CGMR")
 
     def closure():
         calls.append(w.detach().clone())

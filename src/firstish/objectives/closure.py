@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from firstish.errors import NondeterministicError, ProductError
-from firstish.linalg import dot
+from firstish.linalg import dot, norm
 from firstish.objectives.autograd import AutogradObjective, AutogradPoint, Evaluation
 from firstish.objectives.base import Order, Point
 from firstish.objectives.checks import loss_and_aux
@@ -89,7 +89,7 @@ class ClosureObjective(AutogradObjective):
 
     flat_leaf = False
     one_graph = True
-    _written: Tensor | None = None  # what the live parameters hold; None if unknown
+    _written: Tensor | None  # what the live parameters hold; None if unknown
 
     def __init__(
         self,
@@ -128,10 +128,8 @@ class ClosureObjective(AutogradObjective):
         iterations: int,
         kept: Point | None,
         own: OwnGrads,
-    ) -> tuple[Point, bool]:
-        """The point at which a step starts, and whether it is where the last step ended.
-
-        The point is `kept` if that is still valid, else a new one.
+    ) -> Point:
+        """The point at which a step starts: `kept` if it is still valid, else a new one.
 
         Args:
             closure: the loss from now on.
@@ -146,16 +144,14 @@ class ClosureObjective(AutogradObjective):
         self._starting = True
         self._may_skip = iterations > 0
         self._foreign_grads = self._has_foreign_grads(own)
-        x, last = self.layout.flatten([p.detach() for p in self.parameters]), self._written
-        unmoved = last is None or torch.equal(x, last)
-        self._written = x
+        x = self._written = self.layout.flatten([p.detach() for p in self.parameters])
         if self._buffers is not None:
             self._committed = self._buffers.read()
         self._before = Before(x, [p.grad for p in self.parameters], self._buffers, self._committed)
         if kept is not None and self._untouched(kept.x):
-            return kept, True
+            return kept
         point = AcceptedPoint if self._reuse and iterations else AutogradPoint
-        return point(self, x, order), unmoved
+        return point(self, x, order)
 
     def undo(self) -> None:
         """Leave parameters, buffers, `.grad` and hooks as they were before the step.
@@ -324,6 +320,16 @@ class ClosureObjective(AutogradObjective):
         if self._buffers is None or hasattr(run.loss.grad_fn, "_input_metadata"):
             return eps
         return max(eps, self._buffers.eps)
+
+    def confirm_once(self, point: AutogradPoint) -> None:
+        """Compare the gradients that `backward()` left with the loss, a short way along them.
+
+        For methods without products, which would do so.
+        """
+        if self._confirmed or not self._calls_backward or not 0 < point.grad_norm < math.inf:
+            return
+        distance = math.sqrt(self.eps) * (1 + norm(point.x))
+        point.gradient_at(point.x - point.grad * (distance / point.grad_norm))
 
     def confirm(self, point: AutogradPoint, run: Evaluation, offset: Tensor, g: Tensor) -> None:
         """Raise if the gradients are not those of the loss that the closure returned.

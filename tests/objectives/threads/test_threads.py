@@ -94,7 +94,7 @@ def training(kind, seed, **settings):
     model, X, y = network(kind, seed)
 
     def train():
-        optimizer = ScaledGD(model.parameters(), **settings)
+        optimizer = ScaledGD(model.parameters(), method="CGMR", **settings)
         for _ in range(6):
             optimizer.step(lambda: nn.functional.mse_loss(model(X), y))
         return list(model.state_dict().values())
@@ -179,7 +179,7 @@ def mask_of_a_step(kind):
     model, X, y = network(kind, 0)
     masks = []
     model[1].register_forward_hook(lambda module, args, output: masks.append(output == 0))
-    optimizer = ScaledGD(model.parameters())
+    optimizer = ScaledGD(model.parameters(), method="CGMR")
 
     def step():
         masks.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,8 +14,6 @@ from firstish.objectives.threads import ignored
 
 _CALL = "LinearModel(features=...)"
 _INT32 = 2**31 - 1
-# A warning of torch at the first CSR tensor of a process.
-_BETA = "Sparse CSR tensor support is in beta"
 
 
 class Features:
@@ -77,9 +76,30 @@ def from_scipy(matrix: SparseMatrix, call: str = _CALL) -> Tensor:
     if not A.has_canonical_format:
         A = A.copy()
         A.sum_duplicates()
-    with ignored("The given NumPy array is not writable", _BETA):
-        crow, col, entries = map(torch.from_numpy, arrays(A, "indptr", "indices", "data"))
-        return torch.sparse_csr_tensor(crow, col, entries, A.shape, check_invariants=False)
+    crow, col, entries = map(_shared, arrays(A, "indptr", "indices", "data"))
+    _warn_of_csr_in_silence()
+    return torch.sparse_csr_tensor(crow, col, entries, A.shape, check_invariants=False)
+
+
+class _Writable:
+    """The interface of an array without its read-only flag, of which torch would warn."""
+
+    def __init__(self, array: Any) -> None:
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = {**array.__array_interface__, "data": (address, False)}
+        self._array = array  # its memory must outlive the tensor
+
+
+def _shared(array: Any) -> Tensor:
+    """A tensor that shares the memory of an array. It is only read."""
+    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Writable(array)))
+
+
+@cache
+def _warn_of_csr_in_silence() -> None:
+    """Make torch's one warning at the first CSR tensor of a process, and ignore it."""
+    with ignored("Sparse CSR tensor support is in beta"):
+        torch.zeros(1, 1).to_sparse_csr()
 
 
 def check_features(A: object) -> Tensor:
@@ -126,9 +146,9 @@ def _csr_pair(A: Tensor) -> tuple[Tensor, Tensor]:
 
     With 32-bit indices, since MKL would convert 64-bit ones at every product.
     """
-    with ignored(_BETA):
-        A = A.to_sparse_csr()
-        return _with_int32(A), _with_int32(_transposed(A))
+    _warn_of_csr_in_silence()
+    A = A.to_sparse_csr()
+    return _with_int32(A), _with_int32(_transposed(A))
 
 
 def _transposed(A: Tensor) -> Tensor:
