@@ -47,7 +47,5 @@ optimizer = firstish.ScaledGD(model.parameters())
 for _ in range(100):
     loss = optimizer.step(lambda: nn.functional.mse_loss(model(inputs), targets))
 row = optimizer.last_step
-print(
-    f"5. loss {loss:.4f} after {row.iteration + 1} steps; the last: s = {row.scale:.3g}, ", end=""
-)
-print(f"step {row.step_size:g}, {row.curvature.name}")
+print(f"5. loss {loss:.1e} after {row.iteration + 1} steps;", end=" ")
+print(f"the last from {row.pairs} curvature pairs, with step size {row.step_size:g}")

@@ -44,7 +44,7 @@ def vector(model):
 def run(accelerator, data, kind, steps=STEPS, resume=None, save=None):
     """The recipe: prepare, then a closure for each batch; the losses before each step."""
     model = net()
-    optimizer = ScaledGD(model.parameters())
+    optimizer = ScaledGD(model.parameters(), method="CGMR")
     scheduler = StepLR(optimizer, 3, gamma=0.5)
     batches = DataLoader(TensorDataset(*data), batch_size=8)
     model, optimizer, scheduler, batches = accelerator.prepare(model, optimizer, scheduler, batches)
@@ -71,7 +71,7 @@ def run(accelerator, data, kind, steps=STEPS, resume=None, save=None):
 
 def bare(data, kind, steps=STEPS, around=None):
     model = net()
-    optimizer = ScaledGD(model.parameters())
+    optimizer = ScaledGD(model.parameters(), method="CGMR")
     scheduler = StepLR(optimizer, 3, gamma=0.5)
     batches = list(zip(*(t.split(8) for t in data), strict=True))
     losses = []
@@ -134,7 +134,7 @@ def test_micro_batches_in_one_closure_are_the_whole_batch(data, kind):
     """Instead of `accelerator.accumulate`, which would keep the closure from being called."""
     accelerator = accelerate.Accelerator(cpu=True)
     model = net()
-    model, optimizer = accelerator.prepare(model, ScaledGD(model.parameters()))
+    model, optimizer = accelerator.prepare(model, ScaledGD(model.parameters(), method="CGMR"))
     micro = list(zip(*(t.split(4) for t in data), strict=True))
 
     def closure():
@@ -149,7 +149,7 @@ def test_micro_batches_in_one_closure_are_the_whole_batch(data, kind):
         return total
 
     twin = net()
-    other = ScaledGD(twin.parameters())
+    other = ScaledGD(twin.parameters(), method="CGMR")
     for _ in range(5):
         optimizer.step(closure)
         other.step(lambda: mse_loss(twin(data[0]), data[1]))
@@ -168,7 +168,7 @@ def test_a_grad_scaler_is_refused_with_advice(data, given):
     accelerate.Accelerator(cpu=True)
     model = net()
     scaler = torch.amp.GradScaler("cpu")
-    optimizer = AcceleratedOptimizer(ScaledGD(model.parameters()), scaler=scaler)
+    optimizer = AcceleratedOptimizer(ScaledGD(model.parameters(), method="CGMR"), scaler=scaler)
     scaler.scale(mse_loss(model(data[0]), data[1])).backward()
     closure = (lambda: mse_loss(model(data[0]), data[1])) if given else None
     with pytest.raises(RuntimeError, match=r"GradScaler.*bfloat16.*inside the closure"):
@@ -178,7 +178,7 @@ def test_a_grad_scaler_is_refused_with_advice(data, given):
 def test_step_without_a_closure_is_refused(data):
     accelerator = accelerate.Accelerator(cpu=True)
     model = net()
-    optimizer = accelerator.prepare(ScaledGD(model.parameters()))
+    optimizer = accelerator.prepare(ScaledGD(model.parameters(), method="CGMR"))
     accelerator.backward(mse_loss(model(data[0]), data[1]))
     with pytest.raises(ValueError, match="needs a closure"):
         optimizer.step()

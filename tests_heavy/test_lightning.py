@@ -58,7 +58,7 @@ class Automatic(lightning.LightningModule):
         self.losses.append(row.value)
 
     def configure_optimizers(self):
-        optimizer = ScaledGD(self.model.parameters(), **self.settings)
+        optimizer = ScaledGD(self.model.parameters(), **{"method": "CGMR", **self.settings})
         if not self.scheduled:
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": StepLR(optimizer, 2, gamma=0.5)}
@@ -96,7 +96,7 @@ def loader(data):
 
 def bare(model, data, kind, epochs=EPOCHS, scheduled=False, around=None, **settings):
     """The same without Lightning: the losses before each step."""
-    optimizer = ScaledGD(model.parameters(), **settings)
+    optimizer = ScaledGD(model.parameters(), **{"method": "CGMR", **settings})
     scheduler = StepLR(optimizer, 2, gamma=0.5) if scheduled else None
     losses = []
     batches = list(zip(*(t.split(BATCH) for t in data), strict=True))
@@ -267,7 +267,7 @@ def test_a_whole_batch_over_several_micro_batches_is_one_closure(tmp_path, data)
 
     module, twin = Chunks(net()), net()
     trainer(tmp_path).fit(module, DataLoader(TensorDataset(*data), batch_size=16))
-    optimizer = ScaledGD(twin.parameters())
+    optimizer = ScaledGD(twin.parameters(), method="CGMR")
     for _ in range(EPOCHS):
         optimizer.step(lambda: mse_loss(twin(data[0]), data[1]))
     for mine, theirs in zip(module.model.parameters(), twin.parameters(), strict=True):

@@ -120,7 +120,7 @@ def parameters(model):
 
 def bare(model, data, loss_of, steps, whole=BATCH):
     """A closure that calls backward, in an ordinary loop; the losses before each step."""
-    optimizer = ScaledGD(model.parameters())
+    optimizer = ScaledGD(model.parameters(), method="CGMR")
     batches = [data[k : k + whole] for k in range(0, len(data), whole)]
     model.train()
     found = []
@@ -224,7 +224,7 @@ def test_the_plain_trainer_is_told_what_it_lacks(tmp_path):
         args=arguments(tmp_path),
         train_dataset=rows("classifier"),
         data_collator=collated,
-        optimizers=(ScaledGD(model.parameters()), None),
+        optimizers=(ScaledGD(model.parameters(), method="CGMR"), None),
     )
     with pytest.raises(ValueError, match=r"Hugging Face.*docs/trainers\.md"):
         trainer.train()
