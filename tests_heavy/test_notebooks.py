@@ -26,7 +26,7 @@ def executed(name, tmp_path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     book = nbformat.read(FOLDER / name, as_version=4)
-    client = nbclient.NotebookClient(book, timeout=120, resources={"metadata": {"path": tmp_path}})
+    client = nbclient.NotebookClient(book, timeout=1200, resources={"metadata": {"path": tmp_path}})
     client.execute()
     return [output for cell in book.cells for output in cell.get("outputs", [])]
 
@@ -49,4 +49,4 @@ def test_a_cell_that_fails_fails_the_test(tmp_path, monkeypatch):
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")])
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     with pytest.raises(nbclient.exceptions.CellExecutionError, match="ZeroDivisionError"):
-        nbclient.NotebookClient(book, timeout=120).execute()
+        nbclient.NotebookClient(book, timeout=1200).execute()

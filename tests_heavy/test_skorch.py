@@ -95,7 +95,7 @@ def test_it_takes_the_steps_of_a_bare_loop_to_the_bit(data, kind, scheduled):
     assert net.history[:, "train_loss"] == losses  # the loss before each step, of one evaluation
     assert same(net.module_, model)
     assert losses[-1] < losses[0]
-    mode = "double-backward" if kind is Exact else "difference"
+    mode = "auto" if kind is Exact else "difference"
     assert net.optimizer_._objective.product.mode == mode
 
 

@@ -98,7 +98,7 @@ def arguments(folder, **options):
 def trained(folder, model, data, resume=None, **options):
     scheduler = options.pop("scheduler", None)
     optimizer_class, trainer_class = subclasses()
-    optimizer = optimizer_class(model.parameters())
+    optimizer = optimizer_class(model.parameters(), method="CGMR")
     trainer = trainer_class(
         model=model,
         args=arguments(folder, **options),
