@@ -20,8 +20,8 @@ from firstish.experiments.storage import checkpoints
 from firstish.experiments.storage.rows import Mark
 from firstish.loop import Limits, Run
 from firstish.methods import Failure, LazyState
-from firstish.methods.compact import Pairs, pair
-from firstish.methods.rows import aligned, appended
+from firstish.methods.curvature_pairs import Pairs, pair
+from firstish.methods.row_buffer import aligned, appended
 from firstish.scaling import Curvature
 
 # The direction

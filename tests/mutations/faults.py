@@ -544,7 +544,7 @@ FAULTS = [
     # compact.py, rows.py and lazy_step.py
     Fault(
         "pairs-weighted-by-their-own-tau",
-        "methods/compact.py",
+        "methods/curvature_pairs.py",
         "reversed(self.taus[1:])",
         "reversed(self.taus[:-1])",
         "a pair is rescaled by its own tau instead of those after it",
@@ -552,7 +552,7 @@ FAULTS = [
     ),
     Fault(
         "pairs-dropped-without-a-trace",
-        "methods/compact.py",
+        "methods/curvature_pairs.py",
         "(1.0, *self.taus[drop + 1 :])",
         "self.taus[drop:]",
         "the oldest pair kept still rescales what was dropped",
@@ -560,7 +560,7 @@ FAULTS = [
     ),
     Fault(
         "rows-overwritten",
-        "methods/rows.py",
+        "methods/row_buffer.py",
         "return longer if n == 0 or bool(longer[m, 0].isnan()) else None",
         "return longer",
         "a second step from one state overwrites the pairs of the first",
@@ -568,7 +568,7 @@ FAULTS = [
     ),
     Fault(
         "rows-not-aligned",
-        "methods/rows.py",
+        "methods/row_buffer.py",
         "return max(1, math.ceil(len(row) / entries)) * entries",
         "return len(row)",
         "a resumed run may sum in another order",
@@ -576,7 +576,7 @@ FAULTS = [
     ),
     Fault(
         "pairs-initial-scale",
-        "methods/compact.py",
+        "methods/curvature_pairs.py",
         "gamma = float(e[0 if self_scaled else -1])",
         "gamma = float(e[-1])",
         "the newest pair sets the initial matrix of self-scaled BFGS",
@@ -633,7 +633,7 @@ FAULTS = [
     ),
     Fault(
         "lazy-memory-unbounded",
-        "methods/compact.py",
+        "methods/curvature_pairs.py",
         "kept = self.newest(memory - 1)",
         "kept = self",
         "more pairs kept than asked for",

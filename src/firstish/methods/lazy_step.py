@@ -1,4 +1,4 @@
-"""The lazy step: curvature pairs give the direction, and products are rare."""
+"""The lazy step: the direction is that of its curvature pairs, and products are rare."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from firstish._validate import check_count
 from firstish.linalg import dot, norm
 from firstish.line_search import Armijo
 from firstish.methods.base import Step
-from firstish.methods.compact import Pair, Pairs, pair
-from firstish.methods.rows import aligned
+from firstish.methods.curvature_pairs import Pair, Pairs, pair
+from firstish.methods.row_buffer import aligned
 from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless, resolved_length
 from firstish.objectives.base import Order, Point
 from firstish.scaling import Curvature, curvature_case, require_finite
@@ -72,8 +72,8 @@ class LazyStep(ProposingMethod[LazyState]):
         p = -B g,    x <- x + alpha p,    alpha = 1 tried first
 
     B is the inverse Hessian that the pairs (change of x, change of g) show, each update rescaled by
-    what the last one got wrong (formulas: `firstish.methods.compact`). Until the memory is full it
-    is full-matrix BFGS. An iteration with a unit step costs 2 oracle calls. The row's `pairs` is
+    what the last one got wrong (formulas: `methods/curvature_pairs.py`). Until the memory is full
+    it is full-matrix BFGS. An iteration with a unit step costs 2 oracle calls. The row's `pairs` is
     how many made p, and its `product` says why a Hessian-vector product was made:
 
         start      f is 0 where the run starts, which gives the first step no length

@@ -3,9 +3,9 @@
 from firstish.objectives.base import Meter, Objective, Order, Point, Product
 from firstish.objectives.closure import ClosureObjective
 from firstish.objectives.finite_sum.objective import FiniteSum
-from firstish.objectives.finite_sum.reduction import Summed
 from firstish.objectives.finite_sum.row_curvature import estimate_max_lipschitz
 from firstish.objectives.finite_sum.sampling import HessianSample
+from firstish.objectives.finite_sum.summed_loss import Summed
 from firstish.objectives.function import FunctionObjective
 from firstish.objectives.linear.model import LinearModel
 from firstish.objectives.module.objective import ModuleObjective

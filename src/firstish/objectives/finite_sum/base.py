@@ -20,7 +20,7 @@ from firstish.objectives.finite_sum.checks import (
     check_same_data,
 )
 from firstish.objectives.finite_sum.chunks import Chunk, as_chunks
-from firstish.objectives.finite_sum.reduction import SummedLoss
+from firstish.objectives.finite_sum.summed_loss import SummedLoss
 from firstish.objectives.flatten import Layout
 from firstish.objectives.module.checksums import Described, of_loss, require_same
 from firstish.objectives.penalty import L2Penalty

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from firstish.distributed import Group
 from firstish.errors import NondeterministicError
 from firstish.objectives.finite_sum.chunks import Chunk, Chunks, TensorChunks, part, rows_of
-from firstish.objectives.finite_sum.reduction import Summed, SummedLoss
+from firstish.objectives.finite_sum.summed_loss import Summed, SummedLoss
 from firstish.objectives.flatten import map_tensors, tensors_in
 from firstish.objectives.hooks import refuse_nondeterministic
 from firstish.objectives.rng import RandomState

@@ -12,8 +12,8 @@ from firstish.distributed import Group, warn_if_not_joined
 from firstish.objectives.checks import independent
 from firstish.objectives.finite_sum.base import Graph, RowSum, RowSumPoint, Totals
 from firstish.objectives.finite_sum.chunks import Chunk, rows_of
-from firstish.objectives.finite_sum.reduction import Sum, SummedLoss
 from firstish.objectives.finite_sum.sampling import SampleSize
+from firstish.objectives.finite_sum.summed_loss import Sum, SummedLoss
 from firstish.objectives.flatten import map_tensors
 from firstish.objectives.hooks import graph_eps
 from firstish.objectives.module.functional import FunctionalLoss

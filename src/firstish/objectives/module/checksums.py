@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from firstish.distributed import Group
-from firstish.objectives.finite_sum.reduction import Summed
+from firstish.objectives.finite_sum.summed_loss import Summed
 from firstish.objectives.flatten import is_sharded
 
 Described = dict[str, str]

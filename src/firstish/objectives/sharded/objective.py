@@ -15,8 +15,8 @@ from firstish.objectives.base import Order
 from firstish.objectives.checks import independent
 from firstish.objectives.finite_sum.base import Graph, RowSum, RowSumPoint, Totals
 from firstish.objectives.finite_sum.chunks import Chunk, part, rows_of
-from firstish.objectives.finite_sum.reduction import Sum, SummedLoss
 from firstish.objectives.finite_sum.sampling import SampleSize
+from firstish.objectives.finite_sum.summed_loss import Sum, SummedLoss
 from firstish.objectives.flatten import map_tensors
 from firstish.objectives.hooks import graph_eps
 from firstish.objectives.rng import RandomState

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from firstish.linalg import add_combination, dots, norm, norm_and_cosine
-from firstish.methods.rows import appended
+from firstish.methods.row_buffer import appended
 
 
 class Pair(NamedTuple):

@@ -1,7 +1,7 @@
 """A loss over rows as a sum and a denominator, so that chunks add up exactly.
 
 The mean of chunk means is wrong if chunks have different weights: an uneven last chunk, class
-weights, ignored targets. So the sums and the denominators of the chunks are added up first.
+weights, ignored targets. So `objective.py` adds up sums and denominators before it divides.
 """
 
 from __future__ import annotations
