@@ -12,8 +12,8 @@ from firstish.methods.plane_step import PlaneStep
 from firstish.methods.scaled_gradient import ScaledGradient
 
 NAMES: dict[str, Callable[..., AnyMethod]] = {"lazy": LazyStep, "plane": PlaneStep}
-"""Classes by name. Every other name is an alias, a cycle of scales such as "CGMR" (`scaling.py`) or a
-rule such as "DY" (`rules.py`)."""
+"""Classes by name. Every other name is an alias, a cycle such as "CGMR" (`scaling.py`)
+or a rule such as "DY" (`rules.py`)."""
 
 _LBFGS = partial(LazyStep, memory=10, self_scaled=False)
 ALIASES: dict[str, Callable[..., AnyMethod]] = {
