@@ -48,7 +48,7 @@ _EXACT = """
     view_as_real view_as_complex values indices crow_indices col_indices _coalesce
     is_same_size equal isnan ldexp
 """
-EXACT = frozenset(_EXACT.split())
+EXACT = frozenset(name.rstrip("_") for name in _EXACT.split())  # as `_name` has them
 SINGLE = frozenset({"add", "sub", "rsub", "mul", "div", "sqrt", "reciprocal", "square"})
 _ELEMENTWISE = """
     exp exp2 expm1 log log2 log10 log1p pow tanh sin cos tan asin acos atan sinh cosh atan2 erf

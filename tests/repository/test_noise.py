@@ -1,5 +1,7 @@
 """The noise mode itself: what it moves, by how much, and what it leaves alone."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -24,6 +26,7 @@ ROUNDED = {
 }
 EXACT = {
     "copy": lambda: x.clone(),
+    "deep copy": lambda: copy.deepcopy(x),
     "view": lambda: A.T[3:5],
     "choice": lambda: torch.where(x > 0, x, 0.0).clamp(max=0.5),
     "sign": lambda: -x.abs(),
