@@ -23,6 +23,15 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """A child of a process with several of torch's threads warns, and waits for those it lost."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 def in_a_child(task):
     """What the task returned in a forked process."""
     read, write = os.pipe()
@@ -140,8 +149,6 @@ def test_a_step_in_the_child_of_its_own_closure_goes_on():
     def closure():
         if not children:
             children.append(os.fork())
-            if children == [0]:
-                torch.set_num_threads(1)  # torch's own threads are lost by the fork
         return nn.functional.mse_loss(model(X), y)
 
     try:
