@@ -40,7 +40,7 @@ class Busy:
 
     def _run(self) -> None:
         model, X, y = network(self._kind, self._seed)
-        optimizer = firstish.ScaledGD(model.parameters())
+        optimizer = firstish.ScaledGD(model.parameters(), method="CGMR")
 
         def closure() -> torch.Tensor:
             out = X

@@ -57,7 +57,7 @@ def network(kind: str, seed: int) -> tuple[nn.Module, Tensor, Tensor]:
 
 def stepped(model: nn.Module, X: Tensor, y: Tensor, reuse: bool) -> Task:
     def run() -> list[Tensor]:
-        optimizer = firstish.ScaledGD(model.parameters(), reuse_value=reuse)
+        optimizer = firstish.ScaledGD(model.parameters(), method="CGMR", reuse_value=reuse)
         for _ in range(5):
             optimizer.step(lambda: F.mse_loss(model(X), y))
         return list(model.state_dict().values())

@@ -218,7 +218,7 @@ def test_where_no_method_met_the_tolerance_the_sentence_has_what_they_reached(tm
         )
         for name in ("lazy.jsonl", "lbfgs.jsonl")
     ]
-    sentence = f"the default, came down to f = {best[0]:.6g}; L-BFGS {best[1]:.6g}"
+    sentence = f"the default, came down to f = {best[0]:.6g}; L-BFGS, torch {best[1]:.6g}"
     assert sentence in told.replace("\n", " ")
 
 
