@@ -63,6 +63,7 @@ def main() -> None:
         store.write(path, known.values())
     if not args.report_only:
         _race(problems, methods, rules, path, args.jobs)
+    sys.stdout.reconfigure(errors="replace")  # names of people, on a terminal without accents
     lines = []
     for line in _report(problems, methods, rules, args, absent):
         print(line, flush=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from marks import AOT
 from torch import nn
 from torch.nn.functional import mse_loss
 from torch.nn.utils import clip_grad_norm_, parameters_to_vector
@@ -447,7 +448,7 @@ def test_a_transformer_takes_the_steps_of_its_math_kernel():
     torch.testing.assert_close(one.x, two.x, rtol=1e-4, atol=1e-5)
 
 
-COMPILED = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+COMPILED = pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=AOT)])
 OLD = torch.__version__.startswith("2.4.")
 
 
@@ -496,6 +497,7 @@ def test_a_compiled_model_takes_the_steps_of_the_plain_one_in_minimize(data, bac
     torch.testing.assert_close(vector(model), vector(twin), rtol=1e-4, atol=1e-5)
 
 
+@AOT
 def test_insisting_on_double_backward_of_a_compiled_model_is_an_error(data):
     torch._dynamo.reset()
     model = torch.compile(net(), backend="aot_eager")

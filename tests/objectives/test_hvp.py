@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from marks import AOT
 from torch import nn
 from torch.autograd.functional import hessian, jacobian
 from torch.func import functional_call
@@ -230,6 +231,7 @@ def test_auto_falls_back_in_a_closure_too(reuse):
     assert float(first) > losses[0] > losses[-1]
 
 
+@AOT
 def test_auto_falls_back_on_a_compiled_module_whose_names_gain_a_prefix():
     if torch.__version__.startswith("2.4."):
         pytest.skip("before torch 2.5 a compiled module keeps to its own parameters")
