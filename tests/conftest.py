@@ -50,6 +50,7 @@ NOT_NUMERICAL = (
     "problems/test_data_readers.py",
     "problems/test_data_real.py",
     "objectives/sharded",
+    "objectives/threads",  # nor other threads
     "paper/test_claims.py",
     "repository/test_documents.py",
     "repository/test_examples.py",
@@ -60,6 +61,14 @@ NOT_NUMERICAL = (
 
 def pytest_addoption(parser):
     parser.addoption("--noise", type=int, metavar="SEED", help="other roundings: tests/noise.py")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--noise") is not None:
+        skip = pytest.mark.skip(reason="the noise does not reach compiled modules")
+        for item in items:
+            if item.get_closest_marker("compiles"):
+                item.add_marker(skip)
 
 
 def pytest_configure(config):

@@ -216,7 +216,7 @@ def test_a_low_but_bounded_function_is_not_called_unbounded():
     result = minimize(lambda x: (x**4).sum() + offset, x0, max_iterations=1)
     assert result.status is Status.MAX_ITERATIONS
     result = minimize(lambda x: 1e17 * ((x * x).sum() - 1), torch.ones(2, dtype=torch.float64))
-    assert result.value == -1e17
+    assert result.value == pytest.approx(-1e17, rel=1e-15)
     assert result.success
 
 
@@ -481,8 +481,10 @@ def test_rows_have_the_diagnostics_of_the_dense_hessian(tracked):
         }
         # Differences of large terms: as exact as their terms.
         size = {"descent_margin": -gp, "predicted_decrease": -alpha * gp}
+        # The gradient itself is a difference of terms of about 1, and small at the end.
+        g_error = 1e-10 + 64 * torch.finfo(torch.float64).eps / row.grad_norm
         for name, number in truth.items():
-            tolerance = 1e-10 * float(size.get(name, 1))
+            tolerance = g_error * float(size.get(name, 1))
             assert getattr(row, name) == pytest.approx(number.item(), rel=1e-9, abs=tolerance)
         assert row.actual_decrease == pytest.approx((fun(x) - fun(after)).item(), abs=1e-14)
 

@@ -448,7 +448,10 @@ def test_a_transformer_takes_the_steps_of_its_math_kernel():
     torch.testing.assert_close(one.x, two.x, rtol=1e-4, atol=1e-5)
 
 
-COMPILED = pytest.mark.parametrize("backend", ["eager", pytest.param("aot_eager", marks=AOT)])
+AHEAD = pytest.param("aot_eager", marks=[AOT, pytest.mark.compiles])
+COMPILED = pytest.mark.parametrize("backend", ["eager", AHEAD])
+    "backend", ["eager", pytest.param("aot_eager", marks=[AOT, pytest.mark.compiles])]
+)
 OLD = torch.__version__.startswith("2.4.")
 
 
@@ -498,6 +501,7 @@ def test_a_compiled_model_takes_the_steps_of_the_plain_one_in_minimize(data, bac
 
 
 @AOT
+@pytest.mark.compiles
 def test_insisting_on_double_backward_of_a_compiled_model_is_an_error(data):
     torch._dynamo.reset()
     model = torch.compile(net(), backend="aot_eager")

@@ -232,6 +232,7 @@ def test_auto_falls_back_in_a_closure_too(reuse):
 
 
 @AOT
+@pytest.mark.compiles
 def test_auto_falls_back_on_a_compiled_module_whose_names_gain_a_prefix():
     if torch.__version__.startswith("2.4."):
         pytest.skip("before torch 2.5 a compiled module keeps to its own parameters")
@@ -381,7 +382,8 @@ def test_the_difference_is_off_by_no_more_than_it_says(dtype):
         w, Hw = v.double(), made.vector.double()
         off = abs(float(w @ (Hw - exact @ w))) / float(w @ w)
         allowed = made.relative_error * torch.linalg.norm(Hw) / torch.linalg.norm(w)
-        assert off <= float(allowed) + made.absolute_error
+        # It counts one rounding of each gradient; these are made of four operations.
+        assert off <= float(allowed) + 4 * made.absolute_error
 
 
 def test_a_double_backward_in_float64_claims_no_error_and_in_float32_a_rounding_one():

@@ -72,7 +72,10 @@ def test_the_same_operation_gives_the_same_bits():
         assert torch.equal(under(3, function), under(3, function))
 
 
-def test_gradients_and_products_move_too():
+def test_gradients_and_products_move_too(request):
+    if request.config.getoption("--noise") is not None:
+        pytest.skip("noise upon noise")
+
     def product():
         leaf = x.clone().requires_grad_()
         (g,) = torch.autograd.grad((leaf**3).sum(), leaf, create_graph=True)
