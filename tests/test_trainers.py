@@ -450,8 +450,6 @@ def test_a_transformer_takes_the_steps_of_its_math_kernel():
 
 AHEAD = pytest.param("aot_eager", marks=[AOT, pytest.mark.compiles])
 COMPILED = pytest.mark.parametrize("backend", ["eager", AHEAD])
-    "backend", ["eager", pytest.param("aot_eager", marks=[AOT, pytest.mark.compiles])]
-)
 OLD = torch.__version__.startswith("2.4.")
 
 
