@@ -93,7 +93,9 @@ def test_folders_of_data_are_named_as_they_are(tmp_path):
 
 @pytest.mark.parametrize("word", WORDS)
 def test_an_interruption_repeats_the_command(word, monkeypatch, tmp_path):
-    def press(*everything):
+    def press(settings, folder, *rest):
+        folder.mkdir(parents=True)
+        (folder / "run.json").touch()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "run", press)

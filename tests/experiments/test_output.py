@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
-from firstish.experiments import tuning
+from firstish.experiments import runner, tuning
 from firstish.experiments.commands.app import app
 from firstish.experiments.report.summary import summarise
 from firstish.experiments.storage import files
@@ -240,3 +240,14 @@ def test_tensorboard_is_asked_for_before_any_work(tmp_path, monkeypatch):
     assert result.exit_code == 2
     assert "pip install 'firstish[tensorboard]'" in result.stderr
     assert not (tmp_path / "r").exists()
+
+
+def test_ctrl_c_before_a_run_began_names_no_run_to_go_on_with(tmp_path, monkeypatch):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "run", interrupted)
+    result = invoke("run", "digits-logistic", "--subset", "50", "--out", tmp_path / "r")
+    assert result.exit_code == 130
+    assert "interrupted; nothing had begun" in result.stderr
+    assert "--resume" not in result.stderr

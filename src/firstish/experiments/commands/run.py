@@ -133,8 +133,10 @@ def run(
         fail(error, _advice(error, out, folder))
     except KeyboardInterrupt:
         if os.environ.get("RANK", "0") == "0":
-            again = _resumption(None if out else folder)
-            errors.print(f"interrupted; go on with: {again}", highlight=False, soft_wrap=True)
+            again = "nothing had begun, so there is nothing to go on with"
+            if (folder / "run.json").exists():
+                again = f"go on with: {_resumption(None if out else folder)}"
+            errors.print(f"interrupted; {again}", highlight=False, soft_wrap=True, markup=False)
         raise typer.Exit(130) from None
     report(folder, None, quiet, as_json)
 
