@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-LABELS = ["CGMR", "Adam", "L-BFGS"]
+LABELS = ["CGMR", "Adam", "L-BFGS, torch"]
 TRACES = "#chart .scatterlayer .trace"
 
 
