@@ -321,7 +321,7 @@ def test_on_batches_the_default_goes_over_to_cgmr_once_and_for_good(data):
     model = net()
     optimizer = ScaledGD(model.parameters())
     optimizer.step(closure_of(model, batches(data)[0]))
-    with pytest.warns(UserWarning, match=r"another function.*method='CGMR'.*silence"):
+    with pytest.warns(UserWarning, match=r"not the same function.*method='CGMR'.*silence"):
         optimizer.step(closure_of(model, batches(data)[1]))
     assert optimizer.method == ScaledGradient()
     for batch in batches(data)[2:] * 2:  # silent from now on, also where the loss stays
@@ -335,7 +335,7 @@ def test_from_the_step_that_sees_it_on_the_steps_are_those_of_cgmr(data):
     optimizer.step(closure_of(model, batches(data)[0]))
     twin.load_state_dict(model.state_dict())
     plain = ScaledGD(twin.parameters(), method="CGMR")
-    with pytest.warns(UserWarning, match="another function"):
+    with pytest.warns(UserWarning, match="not the same function"):
         optimizer.step(closure_of(model, batches(data)[1]))
     plain.step(closure_of(twin, batches(data)[1]))
     for batch in batches(data):
@@ -379,7 +379,7 @@ def test_a_method_with_a_memory_warns_once_where_the_loss_changes(data, method):
     optimizer = ScaledGD(model.parameters(), method=method)
     chosen = optimizer.method
     optimizer.step(closure_of(model, batches(data)[0]))
-    with pytest.warns(UserWarning, match=r"another function.*learns from the steps before"):
+    with pytest.warns(UserWarning, match=r"not the same function.*combines gradients"):
         optimizer.step(closure_of(model, batches(data)[1]))
     optimizer.step(closure_of(model, batches(data)[2]))
     assert optimizer.method == chosen
@@ -391,5 +391,5 @@ def test_a_new_dropout_mask_is_another_loss(data):
     optimizer = ScaledGD(model.parameters())
     loss = lambda: model(torch.ones(4, 3)).square().mean() + 1  # noqa: E731
     optimizer.step(loss)
-    with pytest.warns(UserWarning, match="another function"):
+    with pytest.warns(UserWarning, match="not the same function"):
         optimizer.step(loss)

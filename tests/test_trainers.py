@@ -122,6 +122,18 @@ def test_gradients_that_are_not_those_of_the_loss_are_refused(data, wrong, reuse
     assert torch.equal(vector(model), before)
 
 
+@pytest.mark.parametrize("method", ["lazy", "CGMR"])
+@both
+def test_the_gradients_are_compared_with_the_loss_by_one_evaluation(data, method, reuse):
+    """That of the first product, or where there is none one of its own."""
+    model, calls = net(), []
+    optimizer = ScaledGD(model.parameters(), method=method, reuse_value=reuse)
+    closure = backward_closure(model, optimizer, data)
+    optimizer.step(lambda: calls.append(1) or closure())
+    start, twice, compared = 1, 1, 1
+    assert len(calls) == start + twice + compared + optimizer.last_step.trials
+
+
 @pytest.mark.parametrize("harmless", [{}, {"factor": 1.1}, {"clip": 1e3}])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_gradients_that_are_those_of_the_loss_are_not(data, harmless, dtype):

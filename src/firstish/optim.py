@@ -15,10 +15,7 @@ from torch.optim import Optimizer
 from firstish.line_search import Armijo
 from firstish.loop import Clock, Run, Snapshot
 from firstish.methods.base import AnyMethod, Failure
-from firstish.methods.lazy_step import LazyStep
-from firstish.methods.plane_step import PlaneStep
 from firstish.methods.registry import method_of
-from firstish.objectives.autograd import AutogradPoint
 from firstish.objectives.base import Meter, Point
 from firstish.objectives.closure import Closure, ClosureObjective, OwnGrads, Skipped
 from firstish.objectives.flatten import Layout
@@ -162,7 +159,7 @@ class ScaledGD(Optimizer):
 
     def _step(self, objective: ClosureObjective, closure: Closure) -> Tensor:
         memory, kept, outside = self._memory(), self._kept, RandomState.capture()
-        if memory["changing"] and self._by_default and isinstance(self.method, LazyStep):
+        if memory["changing"] and self._by_default and _needs_same_loss(self.method):
             self._use_fallback()  # the state dict of a run that had gone over to it
         clock, before = Clock(), objective.meter.copy()
         random, self._kept = self._random(memory, outside), None
@@ -181,8 +178,8 @@ class ScaledGD(Optimizer):
             elif point is not kept and self._changed(memory, point):
                 self._note_change(memory, point)
             run = self._resumed(objective, point, memory, objective.meter.since(before), clock)
-            if not memory["iterations"] and isinstance(point, AutogradPoint):
-                objective.confirm_once(point)
+            if not memory["iterations"] and self.method.order < 2:
+                objective.confirm_once(point)  # otherwise the first product does it
             entry, new = run.step()
             assert entry.step is not None
             failure = entry.step.failure
@@ -232,35 +229,34 @@ class ScaledGD(Optimizer):
 
     def _changed(self, memory: dict[str, Any], point: Point) -> bool:
         """True if f differs from its value at the end of the last step, at the same parameters."""
-        if memory["changing"] or memory["value"] is None or memory["at"] != _checksum(point.x):
-            return False  # it was seen before, or cannot be seen here
-        if not math.isfinite(point.value):
-            return False
-        before, now = memory["value"], point.value
-        return not abs(now - before) <= 10 * point.eps * max(abs(now), abs(before))
+        before = memory["value"]
+        if before is None or memory["changing"] or memory["at"] != _checksum(point.x):
+            return False  # not compared, warned of before, or at other parameters
+        now = point.value
+        same = abs(now - before) <= 10 * point.eps * max(abs(now), abs(before))
+        return math.isfinite(now) and not same
 
     def _note_change(self, memory: dict[str, Any], point: Point) -> None:
         """Warn that the loss is not the same function in every step; the default gives way."""
         memory["changing"] = True
-        if not self._by_default and not isinstance(self.method, LazyStep | PlaneStep):
-            return
         seen = (
-            f"The loss is another function than in the last step: at the same parameters it was "
-            f"{memory['value']:.6g} and is {point.value:.6g}."
+            "The loss is not the same function as in the last step (another batch or dropout "
+            f"mask): at the same parameters it was {memory['value']:.6g} and is {point.value:.6g}."
         )
         if self._by_default:
             memory.pop("method", None)
             self._use_fallback()
             point.order = self.method.order
             advice = (
-                "`ScaledGD` takes the paper's steps from now on, method='CGMR', which do not look "
-                "back. To choose that and silence this, pass `method='CGMR'`."
+                "`ScaledGD` uses method='CGMR' from now on, whose steps do not depend on earlier "
+                "ones. Pass `method='CGMR'` to silence this; if the loss changed only once, make "
+                "a new optimizer."
             )
         else:
             advice = (
-                f"{type(self.method).__name__} learns from the steps before, so its directions "
-                "mix different functions. Use `method='CGMR'`, or compute the loss of all of the "
-                "data."
+                f"{type(self.method).__name__} combines gradients of several steps, which must be "
+                "of one function. Use `method='CGMR'`, or a loss of all of the data without "
+                "random numbers."
             )
         warnings.warn(f"{seen} {advice}", stacklevel=5)
 
@@ -269,10 +265,10 @@ class ScaledGD(Optimizer):
 
     def _learnt(self, run: Run, new: Point, grad_scale: float) -> dict[str, Any]:
         """What a state dict carries, after a step to the new point."""
-        done = run.snapshot()
+        done, compare = run.snapshot(), _needs_same_loss(self.method)
         return {
-            "value": new.known_value,
-            "at": _checksum(new.x),
+            "value": new.known_value if compare else None,
+            "at": _checksum(new.x) if compare else 0.0,
             "oracle_calls": done.spent.oracle_calls,
             "passes": done.spent.passes,
             "seconds": done.seconds,
@@ -461,6 +457,10 @@ def _holds_tensors(value: object) -> bool:
     return isinstance(value, Tensor) or (
         isinstance(value, tuple) and any(map(_holds_tensors, value))
     )
+
+
+def _needs_same_loss(method: AnyMethod) -> bool:
+    return getattr(method, "needs_same_loss", False)
 
 
 def _checksum(x: Tensor) -> float:

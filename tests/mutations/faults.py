@@ -1150,4 +1150,23 @@ FAULTS = [
         "--resume takes a copy",
         FOLDERS + "test_resume_takes_the_unfinished_run_and_no_copy",
     ),
+    # optim.py: the default
+    Fault(
+        "default-never-gives-way",
+        "methods/lazy_step.py",
+        "needs_same_loss: ClassVar[bool] = True",
+        "needs_same_loss: ClassVar[bool] = False",
+        "pairs of different batches",
+        "tests/test_optim_methods.py::"
+        "test_on_batches_the_default_goes_over_to_cgmr_once_and_for_good",
+    ),
+    Fault(
+        "gradients-compared-twice",
+        "optim.py",
+        """if not memory["iterations"] and self.method.order < 2:""",
+        """if not memory["iterations"]:""",
+        "an evaluation that the first product makes anyway",
+        "tests/test_trainers.py::"
+        "test_the_gradients_are_compared_with_the_loss_by_one_evaluation[reuse-CGMR]",
+    ),
 ]

@@ -56,7 +56,7 @@ def write_markdown(folder: Path, summary: Summary) -> Path | None:
     lines = [
         f"# Step sizes tuned on {get(problem).title}",
         "",
-        f"Each step size ran for up to {summary.run['budget']:g} oracle calls; the price is that "
+        f"Each step size ran for up to {summary.run['budget']:g} oracle calls; the cost is that "
         "of the whole grid.",
         "",
         _row(HEADERS),

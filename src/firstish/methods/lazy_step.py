@@ -117,6 +117,7 @@ class LazyStep(ProposingMethod[LazyState]):
     """
 
     order: ClassVar[Order] = 1
+    needs_same_loss: ClassVar[bool] = True
 
     memory: int | Literal["auto"] = "auto"
     self_scaled: bool = True

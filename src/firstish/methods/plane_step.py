@@ -110,6 +110,7 @@ class PlaneStep(ProposingMethod[PlaneState]):
     """
 
     order: ClassVar[Order] = 2
+    needs_same_loss: ClassVar[bool] = True
 
     memory: int = 3
     sigma: float = 1e-6

@@ -112,6 +112,8 @@ class ProposingMethod(ABC, Generic[State]):
     """A method that proposes a step and learns from the one that the line search took."""
 
     order: ClassVar[Order]
+    needs_same_loss: ClassVar[bool] = False
+    """True if a step compares gradients of different points, which must be of one function."""
 
     line_search: Armijo
 

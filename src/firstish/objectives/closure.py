@@ -321,11 +321,12 @@ class ClosureObjective(AutogradObjective):
             return eps
         return max(eps, self._buffers.eps)
 
-    def confirm_once(self, point: AutogradPoint) -> None:
-        """Compare the gradients that `backward()` left with the loss, a short way along them.
+    def confirm_once(self, point: Point) -> None:
+        """Compare the gradient that `backward()` left with the loss a short way along it.
 
-        For methods without products, which would do so.
+        For methods without products, which compare them anyway.
         """
+        assert isinstance(point, AutogradPoint)
         if self._confirmed or not self._calls_backward or not 0 < point.grad_norm < math.inf:
             return
         distance = math.sqrt(self.eps) * (1 + norm(point.x))

@@ -53,7 +53,7 @@ def tune(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Try the problem's grid of step sizes: each result, the winner, and the whole price.
+    """Try the problem's grid of step sizes: each result, the winner, and the cost of the grid.
 
     Example: firstish tune digits-mlp --method adam --budget 500
     """

@@ -104,7 +104,7 @@ def _tuning(summary: Summary) -> str:
         return ""
     return (
         '<h2 id="tuning">Step sizes tuned</h2><p>Each ran until it met the tolerance or the budget '
-        "was spent; the price is that of the whole grid.</p>"
+        "was spent; the cost is that of the whole grid.</p>"
         '<div class="scroll" tabindex="0" role="region" aria-labelledby="tuning">'
         f"{_table(winners.HEADERS, lines)}</div>"
     )

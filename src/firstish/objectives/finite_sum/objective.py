@@ -16,6 +16,7 @@ from firstish.objectives.finite_sum.sampling import SampleSize
 from firstish.objectives.finite_sum.summed_loss import Sum, SummedLoss
 from firstish.objectives.flatten import map_tensors
 from firstish.objectives.hooks import graph_eps
+from firstish.objectives.hvp import double_backward
 from firstish.objectives.module.functional import FunctionalLoss
 from firstish.objectives.product_selector import Mode
 
@@ -194,7 +195,5 @@ class FiniteSum(RowSum):
 
 def product_on(g: Tensor, leaf: Tensor, v: Tensor) -> Tensor:
     """The derivative of <g, v> by the leaf; frees the graph."""
-    if not g.requires_grad:  # the loss is linear: autograd would raise, but Hv = 0
-        return torch.zeros_like(v)
-    (h,) = torch.autograd.grad(g, leaf, v, allow_unused=True)
-    return torch.zeros_like(v) if h is None else h
+    (Hv,) = double_backward([g], [leaf], [v])
+    return torch.zeros_like(v) if Hv is None else Hv

@@ -77,7 +77,7 @@ def from_scipy(matrix: SparseMatrix, call: str = _CALL) -> Tensor:
         A = A.copy()
         A.sum_duplicates()
     crow, col, entries = map(_shared, arrays(A, "indptr", "indices", "data"))
-    _warn_of_csr_in_silence()
+    _silence_csr_warning()
     return torch.sparse_csr_tensor(crow, col, entries, A.shape, check_invariants=False)
 
 
@@ -96,8 +96,8 @@ def _shared(array: Any) -> Tensor:
 
 
 @cache
-def _warn_of_csr_in_silence() -> None:
-    """Make torch's one warning at the first CSR tensor of a process, and ignore it."""
+def _silence_csr_warning() -> None:
+    """Trigger the warning that torch gives once, at the first CSR tensor, and ignore it."""
     with ignored("Sparse CSR tensor support is in beta"):
         torch.zeros(1, 1).to_sparse_csr()
 
@@ -146,7 +146,7 @@ def _csr_pair(A: Tensor) -> tuple[Tensor, Tensor]:
 
     With 32-bit indices, since MKL would convert 64-bit ones at every product.
     """
-    _warn_of_csr_in_silence()
+    _silence_csr_warning()
     A = A.to_sparse_csr()
     return _with_int32(A), _with_int32(_transposed(A))
 
