@@ -90,9 +90,6 @@ class Snapshot:
     inherited: tuple[Any, ...] = ()
 
 
-_ALONE = Group()
-
-
 class Run:
     """The current point, the method's state and the counters.
 
@@ -118,8 +115,7 @@ class Run:
         limit_threads_after_fork()
         begin = Snapshot(x, None, 0, Meter(), 0.0) if resume is None else resume
         self.method = method
-        self.group = getattr(objective, "group", _ALONE)
-        self._alone = self.group.alone
+        self.group: Group | None = getattr(objective, "group", None)
         self.point = objective.at(begin.x, method.order) if start is None else start
         if begin.inherited:
             self.point.inherit(begin.inherited)
@@ -154,7 +150,7 @@ class Run:
         oracle_calls = meter.oracle_calls - before.oracle_calls
         passes = meter.passes - before.passes
         seconds = self.clock.seconds()
-        if not self._alone:
+        if self.group is not None:
             seconds = self.group.broadcast(seconds)  # all ranks stop together
         here, here_norm, iteration = self._value, self._grad_norm, self.iterations
         status = limits.reached(iteration, oracle_calls, seconds, here_norm)

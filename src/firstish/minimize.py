@@ -127,7 +127,9 @@ def _settings(thing: object) -> object:
 def _drive(
     run: Run, limits: Limits, callback: Callback | None, history: list[Entry], shape: torch.Size
 ) -> Status:
-    has_callback = run.group.any(callback is not None)  # in this process or another
+    has_callback = callback is not None
+    if run.group is not None:
+        has_callback = run.group.any(has_callback)  # in this process or another
     while True:
         outcome = run.advance(limits)
         if isinstance(outcome, Status):
@@ -140,9 +142,10 @@ def _drive(
 def _stops(callback: Callback | None, run: Run, entry: Entry, shape: torch.Size) -> bool:
     shown = run.clock.seconds()
     stop = callback is not None and _returns_true(callback, run.point, entry, shape)
-    decided = run.group.broadcast(stop)  # the callback of rank 0 decides for all
+    if run.group is not None:
+        stop = bool(run.group.broadcast(stop))  # the callback of rank 0 decides for all
     run.clock.forget_since(shown)
-    return bool(decided)
+    return stop
 
 
 def _returns_true(callback: Callback, point: Point, entry: Entry, shape: torch.Size) -> bool:

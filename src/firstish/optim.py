@@ -19,7 +19,7 @@ from firstish.methods.registry import method_of
 from firstish.objectives.base import Meter, Point
 from firstish.objectives.closure import Closure, ClosureObjective, OwnGrads, Skipped
 from firstish.objectives.flatten import Layout
-from firstish.objectives.product_selector import Mode, ProductSelector
+from firstish.objectives.hvp import Mode, ProductSelector
 from firstish.objectives.rng import RandomState
 from firstish.objectives.threads import alone, in_use, limit_threads_after_fork
 from firstish.result import Row

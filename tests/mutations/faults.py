@@ -757,7 +757,7 @@ FAULTS = [
     ),
     Fault(
         "users-error-blamed-on-second-derivatives",
-        "objectives/product_selector.py",
+        "objectives/hvp.py",
         "            if error is point.objective.raised:",
         "            if False:",
         "an error of the loss turns into a warning about double backward",
@@ -831,7 +831,7 @@ FAULTS = [
     ),
     Fault(
         "aux-keeps-its-graph",
-        "objectives/checks.py",
+        "objectives/autograd.py",
         "None if aux is None else detached(aux)",
         "aux",
         "an aux that holds the graph of its evaluation",

@@ -1,10 +1,12 @@
 """What keeps the source easy to enter: small rooms, short functions, public torch, no cycles."""
 
 import ast
+import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+import torch
 
 import firstish
 
@@ -98,3 +100,73 @@ def test_there_is_no_import_cycle_with_packages_counted():
     graph = {name: set(runs_before(name, tree)) for name, tree in MODULES.items()}
     assert "firstish.objectives" in graph["firstish.methods.base"]
     list(TopologicalSorter(graph).static_order())  # raises if there is one
+
+
+WALK = [
+    "minimize",
+    "methods/registry",
+    "objectives/function",
+    "loop",
+    "methods/take_step",
+    "methods/scaled_gradient",
+    "scaling",
+    "objectives/base",
+    "objectives/autograd",
+    "objectives/hvp",
+    "line_search",
+    "result",
+]
+LEAVES = ["linalg", "_validate", "objectives/flatten", "objectives/rng", "objectives/threads"]
+
+
+def calls_of(function):
+    """The (file, function) of each call in our source while `function` runs, outermost first."""
+    stacks = []
+
+    def profile(frame, event, _):
+        stack = []
+        while event == "call" and frame is not None:
+            path = Path(frame.f_code.co_filename)
+            if path.is_relative_to(SOURCE):
+                name = path.relative_to(SOURCE).with_suffix("").as_posix()
+                stack.append((name, frame.f_code.co_name))
+            frame = frame.f_back
+        if stack:
+            stacks.append(stack[::-1])
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return stacks
+
+
+def test_minimize_walks_through_twelve_files_and_five_leaves():
+    x0 = torch.tensor([-1.2, 1.0])
+    stacks = calls_of(
+        lambda: (
+            firstish.minimize(
+                lambda x: (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2,
+                x0,
+                method="CGMR",
+                max_iterations=20,
+            ).history
+        )
+    )
+    files = {stack[-1][0] for stack in stacks}
+    assert files == {*WALK, *LEAVES}
+    assert len(WALK) == 12
+    products = [
+        names for s in stacks if (names := [name for _, name in s])[-1] == "double_backward"
+    ]
+    assert products
+    for names in products:
+        assert len(names) - 1 - names.index("propose") <= 5
+
+
+def test_the_walk_in_contributing_names_these_files():
+    text = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    walk = text[text.index("### Three walks") : text.index("*`ScaledGD.step")]
+    assert not [name for name in (*WALK, *LEAVES) if f"{name}.py" not in walk]

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from firstish.errors import ProductError
 from firstish.objectives import hvp
 from firstish.objectives.base import Meter, Order, Point, Product
-from firstish.objectives.checks import independent
+from firstish.objectives.checks import independent, wrong_loss
 from firstish.objectives.flatten import Layout
-from firstish.objectives.hooks import graph_eps, refuse_nondeterministic
+from firstish.objectives.hooks import refuse_nondeterministic
+from firstish.objectives.hvp import Mode, ProductSelector, failing_operation
 from firstish.objectives.penalty import L2Penalty
-from firstish.objectives.product_selector import Mode, ProductSelector, failing_operation
 
 
 @dataclass(slots=True)
@@ -40,6 +40,32 @@ class Evaluation:
     grads: Sequence[Tensor | None] | None = None
     aux: Any = None
     buffers: Sequence[Tensor] = ()
+
+
+def loss_and_aux(returned: object, what: str) -> tuple[Tensor, Any]:
+    """The loss and aux, from a loss function that returned `loss` or `(loss, aux)`."""
+    loss, aux = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
+    if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
+        return loss, None if aux is None else detached(aux)
+    raise wrong_loss(loss, what)
+
+
+def detached(aux: Any) -> Any:
+    """A copy of aux with all tensors detached: aux outlives the graph of its evaluation.
+
+    >>> import torch
+    >>> detached({"w": [torch.ones((), requires_grad=True) * 2]})
+    {'w': [tensor(2.)]}
+    """
+    if isinstance(aux, Tensor):
+        return aux.detach()
+    if type(aux) is dict:
+        return {key: detached(value) for key, value in aux.items()}
+    if isinstance(aux, tuple) and hasattr(aux, "_fields"):  # a namedtuple
+        return type(aux)(*map(detached, aux))
+    if type(aux) in (list, tuple):
+        return type(aux)(map(detached, aux))
+    return aux
 
 
 class AutogradObjective(ABC):
@@ -72,7 +98,7 @@ class AutogradObjective(ABC):
         self.loss_name = loss_name
         self.meter = Meter()
         self.product = ProductSelector(product, call)
-        self.penalty = L2Penalty(weight_decay, call)
+        self.penalty = L2Penalty(weight_decay, call) if weight_decay != 0 else None
         self.eps = torch.finfo(layout.dtype).eps
         self._check = check
         self._checked = False
@@ -137,7 +163,7 @@ class AutogradObjective(ABC):
 
     def noise(self, run: Evaluation) -> float:
         """The unit roundoff of the arithmetic of a run, estimated from its graph."""
-        return graph_eps(run.loss)
+        return hvp.graph_eps(run.loss)
 
     def confirm(self, point: AutogradPoint, run: Evaluation, offset: Tensor, g: Tensor) -> None:
         """Compare the gradients at the point and at x + offset (g) with the change of the loss."""
@@ -145,7 +171,7 @@ class AutogradObjective(ABC):
     def value(self, run: Evaluation, x: Tensor) -> float:
         """f from a run of the loss: the loss plus the penalty."""
         loss = run.loss.item()
-        return loss + self.penalty.value(x) if self.penalty.weight_decay else loss
+        return loss if self.penalty is None else loss + self.penalty.value(x)
 
     def gradient(
         self, run: Evaluation, x: Tensor, create_graph: bool, retain_graph: bool
@@ -191,7 +217,7 @@ class AutogradObjective(ABC):
             vector = torch.zeros_like(of)
         else:
             vector = parts[0].detach() if parts[0].requires_grad else parts[0]
-        return self.penalty.plus_derivative(vector, of) if self.penalty.weight_decay else vector
+        return vector if self.penalty is None else self.penalty.plus_derivative(vector, of)
 
     def parts(self, v: Tensor) -> Sequence[Tensor]:
         """A vector as one tensor per leaf."""

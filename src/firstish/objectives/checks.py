@@ -1,8 +1,6 @@
-"""Checks of a loss: one real number that depends on the parameters."""
+"""Checks of a loss, and the errors that name what is wrong with it."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from torch import Tensor
 
@@ -14,32 +12,6 @@ def check_loss(loss_fn: object, call: str) -> None:
     if isinstance(loss_fn, type):
         name = loss_fn.__name__
         raise TypeError(f"`{call}(loss_fn=...)` is the class {name}. Pass an instance: `{name}()`.")
-
-
-def loss_and_aux(returned: object, what: str) -> tuple[Tensor, Any]:
-    """The loss and aux, from a loss function that returned `loss` or `(loss, aux)`."""
-    loss, aux = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
-    if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
-        return loss, None if aux is None else detached(aux)
-    raise wrong_loss(loss, what)
-
-
-def detached(aux: Any) -> Any:
-    """A copy of aux with all tensors detached: aux outlives the graph of its evaluation.
-
-    >>> import torch
-    >>> detached({"w": [torch.ones((), requires_grad=True) * 2]})
-    {'w': [tensor(2.)]}
-    """
-    if isinstance(aux, Tensor):
-        return aux.detach()
-    if type(aux) is dict:
-        return {key: detached(value) for key, value in aux.items()}
-    if isinstance(aux, tuple) and hasattr(aux, "_fields"):  # a namedtuple
-        return type(aux)(*map(detached, aux))
-    if type(aux) in (list, tuple):
-        return type(aux)(map(detached, aux))
-    return aux
 
 
 def wrong_loss(loss: object, owner: str) -> Exception:

@@ -11,12 +11,11 @@ from torch import Tensor
 
 from firstish.errors import NondeterministicError, ProductError
 from firstish.linalg import dot, norm
-from firstish.objectives.autograd import AutogradObjective, AutogradPoint, Evaluation
+from firstish.objectives.autograd import AutogradObjective, AutogradPoint, Evaluation, loss_and_aux
 from firstish.objectives.base import Order, Point
-from firstish.objectives.checks import loss_and_aux
 from firstish.objectives.flatten import Layout
-from firstish.objectives.hooks import Buffers, graph_eps, touched_buffers
-from firstish.objectives.product_selector import Mode
+from firstish.objectives.hooks import Buffers, touched_buffers
+from firstish.objectives.hvp import Mode, graph_eps
 from firstish.objectives.rng import RandomState
 
 Closure = Callable[[], object]

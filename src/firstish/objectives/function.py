@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from firstish.objectives.autograd import AutogradObjective, Evaluation
-from firstish.objectives.checks import loss_and_aux
+from firstish.objectives.autograd import AutogradObjective, Evaluation, loss_and_aux
 from firstish.objectives.flatten import Layout
-from firstish.objectives.product_selector import Mode
+from firstish.objectives.hvp import Mode
 from firstish.objectives.rng import Replay
 
 

@@ -21,6 +21,7 @@ from torch.nn.modules.module import (
 from torch.utils.hooks import RemovableHandle
 
 from firstish.errors import NondeterministicError
+from firstish.objectives.hvp import graph_eps
 from firstish.objectives.threads import alone, ignored
 
 
@@ -131,39 +132,6 @@ def _with_graph(output: Any) -> list[Tensor]:
     if isinstance(output, list | tuple):
         return [tensor for part in output for tensor in _with_graph(part)]
     return []
-
-
-def graph_eps(loss: Tensor) -> float:
-    """The largest unit roundoff in the graph of a loss, which shows autocast and casts.
-
-    The dtypes of a node are an undocumented attribute; without it only that of the loss is known.
-    """
-    found, seen, waiting = torch.finfo(loss.dtype).eps, set(), [loss.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        for dtype in _dtypes(node):
-            if dtype.is_floating_point:
-                found = max(found, torch.finfo(dtype).eps)
-        waiting += [parent for parent, _ in node.next_functions]
-    return found
-
-
-def _dtypes(node: Any) -> list[torch.dtype]:
-    """The dtypes of the gradients that will reach a node of the graph."""
-    metadata = getattr(node, "_input_metadata", None)
-    if metadata is not None:
-        return [meta.dtype for meta in metadata]
-    # torch 2.4 has no metadata. Saved tensors show at least the half precisions of autocast; a
-    # single one among doubles may be a constant.
-    try:
-        saved = [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
-    except RuntimeError:  # freed: a closure has called backward()
-        return []
-    halves = (torch.float16, torch.bfloat16)
-    return [t.dtype for t in saved if isinstance(t, Tensor) and t.dtype in halves]
 
 
 def refuse_nondeterministic(

@@ -22,9 +22,9 @@ from firstish.objectives.finite_sum.checks import (
 from firstish.objectives.finite_sum.chunks import Chunk, as_chunks
 from firstish.objectives.finite_sum.summed_loss import SummedLoss
 from firstish.objectives.flatten import Layout
+from firstish.objectives.hvp import Mode, ProductSelector
 from firstish.objectives.module.checksums import Described, of_loss, require_same
 from firstish.objectives.penalty import L2Penalty
-from firstish.objectives.product_selector import Mode, ProductSelector
 from firstish.objectives.rng import Replay
 
 Graph = tuple[Tensor, Tensor]

@@ -15,10 +15,8 @@ from firstish.objectives.finite_sum.chunks import Chunk, rows_of
 from firstish.objectives.finite_sum.sampling import SampleSize
 from firstish.objectives.finite_sum.summed_loss import Sum, SummedLoss
 from firstish.objectives.flatten import map_tensors
-from firstish.objectives.hooks import graph_eps
-from firstish.objectives.hvp import double_backward
+from firstish.objectives.hvp import Mode, double_backward, graph_eps
 from firstish.objectives.module.functional import FunctionalLoss
-from firstish.objectives.product_selector import Mode
 
 
 class FiniteSum(RowSum):

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from firstish.objectives.checks import check_loss, loss_and_aux
+from firstish.objectives.autograd import loss_and_aux
+from firstish.objectives.checks import check_loss
 
 LossFunction = Callable[..., object]
 

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from firstish.objectives.autograd import AutogradObjective, Evaluation
-from firstish.objectives.checks import loss_and_aux
+from firstish.objectives.autograd import AutogradObjective, Evaluation, loss_and_aux
+from firstish.objectives.hvp import Mode
 from firstish.objectives.module.functional import FunctionalLoss
-from firstish.objectives.product_selector import Mode
 from firstish.objectives.rng import Replay
 
 
