@@ -17,7 +17,7 @@ PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_D
 THREADS := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} MKL_NUM_THREADS=$${MKL_NUM_THREADS:-1}
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all test-everywhere test-noise test-oldest lint types unit docs mutations bench bench-linear bench-estimators race bench-memory bench-processes bench-sample attack format clean
+.PHONY: help setup run test test-all test-everywhere test-noise test-oldest lint types unit docs notebooks mutations bench bench-linear bench-estimators race bench-memory bench-processes bench-sample attack format clean
 
 help: ## list the targets
 	@sed -n -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -73,6 +73,9 @@ unit: $(STAMP) ## pytest on two workers
 
 docs: $(STAMP) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -d site
+
+notebooks: $(HEAVY) ## run the notebooks and keep their outputs
+	$(THREADS) MPLBACKEND=module://matplotlib_inline.backend_inline $(BIN)/python tests_heavy/refresh_notebooks.py
 
 mutations: $(STAMP) ## show that each known fault makes a test fail (slow)
 	$(BIN)/python tests/mutations/run.py $(ARGS)

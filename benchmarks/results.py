@@ -116,7 +116,7 @@ def table(summary: Summary) -> list[str]:
     ordered = sorted(summary.lines, key=rank)
     return [
         "| " + " | ".join(heads) + " |",
-        "|" + " --- |" * len(heads),
+        "| --- |" + " --: |" * (len(heads) - 1),
         *map(row, ordered),
     ]
 
@@ -149,7 +149,7 @@ def winners(summary: Summary) -> list[str]:
     if not found:
         return []
     lines = ["", "## Step sizes tuned", "", "| " + " | ".join(HEADERS) + " |"]
-    lines.append("|" + " --- |" * len(HEADERS))
+    lines.append("| --- | --- |" + " --: |" * (len(HEADERS) - 2))
     lines += ["| " + " | ".join(cells(summary.run["problem"], grid)) + " |" for grid in found]
     return lines
 
@@ -237,7 +237,7 @@ def index(pages: list[tuple[str, list[Verdict]]], out: Path) -> None:
         "both reached 0.93.",
         "",
         "| problem | holds | does not hold | cannot be judged |",
-        "| --- | --- | --- | --- |",
+        "| --- | --: | --: | --: |",
     ]
     for name, found in pages:
         counts = [sum(v.holds is answer for v in found) for answer in (True, False, None)]

@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom in a fresh kernel; they are kept without outputs."""
+"""The notebooks run from top to bottom in a fresh kernel. `make notebooks` keeps their outputs."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""Every Python block in the documents runs, top to bottom of each document."""
+"""Every Python block of every page runs when pasted, in order, from the top of its page.
+
+Nothing is imported or defined beforehand. Blocks that cannot run this way, such as commands for
+torchrun, are marked as another language.
+"""
 
 import re
 import textwrap
@@ -11,20 +15,15 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     "README.md",
     "CONTRIBUTING.md",
-    *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md")),
+    *sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("docs/**/*.md")),
 ]
-PRELUDE = {
-    "docs/competitors.md": "fun, x0 = lambda x: (x**2).sum(), torch.ones(2)\n",
-    "docs/index.md": (
-        "model = torch.nn.Linear(2, 1)\n"
-        "inputs, targets = torch.ones(3, 2), torch.ones(3, 1)\n"
-        "loss_fn = torch.nn.functional.mse_loss\n"
-    ),
-}
 
 
 # Sections whose blocks need a package that only `make test-all` installs: tests_heavy runs them.
-HEAVY = {"docs/trainers.md": ["Lightning", "Accelerate", "Hugging Face Trainer", "skorch"]}
+HEAVY = {
+    "docs/logging.md": ["TensorBoard", "Weights & Biases"],
+    "docs/trainers.md": ["Lightning", "Accelerate", "Hugging Face Trainer", "skorch"],
+}
 
 
 # A fence of Python however it is written: with a title, within a list, as ~~~ or `py`.
@@ -55,9 +54,8 @@ def blocks(name, heavy=False):
 def run(name, code):
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)  # as a user's script begins
-    scope = {}
+    scope = {"__name__": "__main__"}
     try:
-        exec("import torch\n" + PRELUDE.get(name, ""), scope)
         for block in code:
             exec(compile(block, name, "exec"), scope)
     finally:

@@ -72,11 +72,11 @@ def test_links_lead_somewhere(name):
 
 def test_the_pages_of_the_site_link_within_the_site():
     """What lies outside of docs/ is not on the site."""
-    for path in (ROOT / "docs").glob("**/*.md"):
-        outside = [
-            target for target in links(path.read_text(encoding="utf-8")) if target.startswith("../")
-        ]
-        assert outside == [], path
+    docs = ROOT / "docs"
+    for path in docs.glob("**/*.md"):
+        targets = (t.partition("#")[0] for t in links(path.read_text(encoding="utf-8")))
+        found = [(path.parent / target).resolve() for target in targets]
+        assert [target for target in found if not target.is_relative_to(docs)] == [], path
 
 
 def test_every_page_is_in_the_navigation():
@@ -84,7 +84,8 @@ def test_every_page_is_in_the_navigation():
         r"^  +- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.M
     )
     assert len(listed) == len(set(listed))
-    assert set(listed) >= {path.name for path in (ROOT / "docs").glob("*.md")}
+    pages = (ROOT / "docs").glob("**/*.md")
+    assert set(listed) == {path.relative_to(ROOT / "docs").as_posix() for path in pages}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_every_page_is_in_the_navigation():
         "![a](assets/missing.png)",
         "[a]: missing.md",
         '<img src="assets/missing.png">',
-        "[a](api.md#firstish.NoSuchName)",
+        "[a](api/index.md#firstish.NoSuchName)",
         "`code` and [a](missing.md 'title')",
     ],
 )
@@ -108,7 +109,7 @@ def test_a_dead_link_is_seen(text):
     "text",
     [
         "[a](method.md#three-cases)",
-        "[a](api.md#firstish.ScaledGD)",
+        "[a](api/optimizer.md#firstish.ScaledGD)",
         "[a](https://example.org/missing#here) and `x[0](y)`",
         "```python\nx[0](missing.md)\n```",
         "![a](assets/digits-gap.png)",
