@@ -165,7 +165,9 @@ def test_gauss_newton_where_there_are_no_outputs_says_what_to_use():
         ModuleObjective(nn.Linear(1, 1), lambda model: model.weight.sum(), product="gauss-newton")
 
 
-@pytest.mark.parametrize("name", ["max_oracle_calls", "max_iterations", "max_seconds", "gtol"])
+@pytest.mark.parametrize(
+    "name", ["max_oracle_calls", "max_iterations", "max_seconds", "gtol", "gtol_rel", "ftol"]
+)
 @pytest.mark.parametrize("value", [-1, math.nan])
 def test_negative_budgets_and_tolerances_are_refused(name, value):
     with pytest.raises(ValueError, match=rf"`minimize\({name}=...\)` must be.*got {value}"):
@@ -187,9 +189,18 @@ def test_an_unknown_name_of_a_method_is_refused(name):
 # The start
 
 
-@pytest.mark.parametrize("x0", [1.0, [1.0, 2.0], np.ones(2), None])
-def test_a_start_that_is_no_tensor_is_refused(x0):
-    with pytest.raises(TypeError, match=r"needs one tensor as x0, got.*torch.as_tensor"):
+@pytest.mark.parametrize(
+    ("x0", "place"),
+    [
+        (None, "x0"),
+        ("ones", "x0"),
+        ([1.0, [2.0, 3.0]], "x0"),
+        (np.ones(2, dtype=complex), "x0"),
+        ({"w": torch.ones(2), "b": (1.0, None)}, r"x0\['b'\]\[1\]"),
+    ],
+)
+def test_a_start_that_is_no_numbers_is_refused_by_its_place(x0, place):
+    with pytest.raises(TypeError, match=rf"takes a number, a list.*`{place}` is"):
         minimize(square, x0)
 
 
@@ -199,16 +210,63 @@ def test_a_start_that_is_not_real_floating_point_is_refused(dtype):
         minimize(square, torch.ones(2, dtype=dtype))
 
 
-def test_an_empty_start_is_refused():
+@pytest.mark.parametrize("x0", [torch.ones(0), [], {}, {"w": torch.ones(0)}])
+def test_an_empty_start_is_refused(x0):
     with pytest.raises(ValueError, match=r"empty x0: there is nothing to minimise over"):
-        minimize(square, torch.ones(0))
+        minimize(square, x0)
+
+
+def test_several_dtypes_in_a_start_are_refused():
+    with pytest.raises(ValueError, match=r"x0.*several dtypes \(torch.float32, torch.float64\)"):
+        minimize(lambda p: square(p[0]), [torch.ones(2).float(), torch.ones(2).double()])
+
+
+@pytest.mark.parametrize(
+    "numpy", [np.sum, np.linalg.norm, lambda x: np.exp(x).sum(), lambda x: np.float64(3)]
+)
+def test_a_loss_computed_by_numpy_is_answered_with_torch_and_with_numpy_objective(numpy):
+    with pytest.raises(TypeError, match=r"Write it with torch.*NumpyObjective\(fun, jac\)"):
+        minimize(numpy, np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("lr", "set by the curvature"),
+        ("maxiter", "use `max_iterations`"),
+        ("max_iter", "use `max_iterations`"),
+        ("options", "max_iterations=100"),
+        ("jac", "NumpyObjective"),
+        ("hess", "NumpyObjective"),
+        ("xtol", "`ftol`"),
+        ("history_size", r"LazyStep\(memory=...\)"),
+        ("callbak", "use `callback`"),
+        ("max_iteration", "use `max_iterations`"),
+        ("colour", "It has fun, x0, args, method"),
+    ],
+)
+def test_an_unknown_keyword_is_answered_with_the_one_meant(name, meant):
+    with pytest.raises(TypeError, match=rf"`minimize\({name}=...\)` is not an argument.*{meant}"):
+        minimize(square, torch.ones(2), **{name: 1})
+
+
+@pytest.mark.parametrize("given", [{"args": (1,)}, {"product": "difference"}])
+def test_what_belongs_to_an_objective_is_refused_beside_one(given):
+    (name,) = given
+    with pytest.raises(TypeError, match=rf"`minimize\({name}=...\)` has no meaning with an obj"):
+        minimize(FunctionObjective(square, torch.ones(2)), torch.ones(2), **given)
+
+
+def test_two_names_for_one_tolerance_must_agree():
+    with pytest.raises(ValueError, match=r"`minimize\(gtol=0.1, tol=0.2\)`: both name"):
+        minimize(square, torch.ones(2), gtol=0.1, tol=0.2)
 
 
 def test_a_module_as_start_needs_its_own_objective():
     model, other = nn.Linear(2, 1), nn.Linear(2, 1)
     remedy = r"`minimize\(ModuleObjective\(model, ...\), model\)`"
     with pytest.raises(TypeError, match=remedy):
-        minimize(square, model)
+        minimize(FunctionObjective(square, torch.ones(3)), model)
     with pytest.raises(TypeError, match=remedy):
         minimize(ModuleObjective(other, square, torch.ones(1, 2)), model)
 

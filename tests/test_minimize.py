@@ -114,6 +114,82 @@ def test_a_stationary_start_is_converged_even_with_gtol_zero():
     assert (result.success, result.iterations, result.grad_norm) == (True, 0, 0.0)
 
 
+def test_a_tolerance_relative_to_the_first_gradient():
+    result = minimize(rosenbrock, START, gtol=0, gtol_rel=1e-3)
+    first = result.history[0].grad_norm
+    assert result.status is Status.GTOL_REL
+    assert result.success
+    assert result.grad_norm <= 1e-3 * first
+    assert all(row.grad_norm > 1e-3 * first for row in result.history[:-1])
+    scaled = minimize(lambda x: 2.0**10 * rosenbrock(x), START, gtol=0, gtol_rel=1e-3)
+    assert scaled.iterations == result.iterations  # in any units, here a power of two
+
+
+def test_a_tolerance_on_the_change_of_f():
+    result = minimize(rosenbrock, START, gtol=0, ftol=1e-2)
+    values = [row.value for row in result.history]
+    changes = [abs(a - b) / max(abs(a), abs(b)) for a, b in pairwise(values)]
+    assert result.status is Status.FTOL
+    assert result.success
+    assert changes[-1] <= 1e-2 < min(changes[:-1])
+
+
+def test_the_relative_tolerances_are_off_by_default():
+    flat = minimize(lambda x: 1e9 + (x**4).sum(), START, gtol=0, max_iterations=2)
+    assert flat.status is Status.MAX_ITERATIONS
+
+
+def test_a_run_that_is_resumed_stops_by_the_same_tolerances():
+    limits = loop.Limits(gtol_rel=1e-3, ftol=1e-9)
+    objective, method = FunctionObjective(rosenbrock, START), ScaledGradient()
+    whole = loop.Run(objective, START, method)
+    for _ in range(5):
+        whole.advance(limits)
+    rest = loop.Run(objective, START, method, whole.snapshot())
+    while not isinstance(one := whole.advance(limits), Status):
+        two = rest.advance(limits)
+        assert (two.value, two.grad_norm) == (one.value, one.grad_norm)
+    assert rest.advance(limits) is one is Status.GTOL_REL
+    assert rest.snapshot().value_before == whole.snapshot().value_before
+
+
+BUDGETS = [("max_iterations", 3), ("max_oracle_calls", 20), ("max_seconds", 0.0)]
+
+
+@pytest.mark.parametrize(("name", "budget"), BUDGETS)
+def test_the_message_of_a_spent_budget_names_the_argument(name, budget):
+    result = minimize(rosenbrock, START, **{name: budget})
+    assert f"Raise {name}={budget:g} to go on." in result.message
+
+
+@pytest.mark.parametrize("method", ["lazy", "CGMR", baselines.LineSearch()])
+def test_a_gradient_of_the_wrong_sign_is_said(method):
+    result = minimize(WrongSign.apply, torch.ones(3), method=method)
+    assert result.status is Status.LINE_SEARCH
+    assert "f did not fall as its gradient says, at any step size" in result.message
+    assert "check the gradient" in result.message
+
+
+@pytest.mark.parametrize("method", ["lazy", "CGMR"])
+def test_trials_that_are_never_finite_are_said(method):
+    def wall(x):
+        return x.sum() + (0.0 if x[0].item() == 1 else math.nan)
+
+    result = minimize(wall, torch.ones(2), method=method)
+    assert result.status is Status.LINE_SEARCH
+    assert "f was not finite at any trial" in result.message
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_end_at_rounding_is_said_in_plain_words(dtype):
+    result = minimize(lambda x: 1 + rosenbrock(x), START.to(dtype), gtol=1e-30)
+    assert result.status is Status.ROUNDING
+    assert not result.success
+    assert "x is as good as this precision allows" in result.message
+    advice = "use float64" if dtype == torch.float32 else "gtol=1e-30 is below what float64 shows"
+    assert advice in result.message
+
+
 @pytest.mark.parametrize("least", [1.0, 0.0])
 def test_a_search_that_cannot_move_any_more_ends_the_run_with_that_reason(least):
     result = minimize(lambda x: least + rosenbrock(x), START, gtol=0)

@@ -96,11 +96,21 @@ class LineFunction(Generic[T]):
 
 @dataclass(slots=True)
 class Found(Generic[T]):
-    """The result of a search: the accepted trial, or None and a step of 0."""
+    """The result of a search: the accepted trial, or None and a step of 0.
+
+    Args:
+        trial: the accepted trial.
+        step_size: its alpha.
+        trials: how many were made.
+        denied: True if f did not approach its tangent as alpha shrank: the slope is not that of f.
+        finite: False if f was not finite at any trial.
+    """
 
     trial: T | None
     step_size: float
     trials: int
+    denied: bool = False
+    finite: bool = True
 
 
 Schedule = Callable[[int], float]
@@ -200,7 +210,7 @@ class Armijo:
         within [0.1, theta] of alpha.
         """
         alpha = self.initial_step if alpha is None else alpha
-        last, last_alpha, denied = math.inf, alpha, False
+        last, last_alpha, denied, finite = math.inf, alpha, False, False
         while spent < self.max_trials:
             spent += 1
             trial = phi.trial(alpha)
@@ -210,13 +220,14 @@ class Armijo:
                 return Found(trial, alpha, spent)
             if not trial.moved():
                 break  # nor would a shorter step
+            finite = finite or math.isfinite(trial.value)
             short = phi.shortfall(alpha, trial.value)
             if short is not None:
                 denied = short > last * (1 + alpha / last_alpha) / 2
                 last, last_alpha = short, alpha
             alpha *= self._cut(phi, alpha, trial.value) if interpolate else self.theta
             del trial  # and its graph, before the next one is built
-        return Found(None, 0.0, spent)
+        return Found(None, 0.0, spent, denied, finite)
 
     def _cut(self, phi: LineFunction[T], alpha: float, value: float) -> float:
         """The factor to the interpolated trial; theta if f is not finite."""

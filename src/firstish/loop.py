@@ -14,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from firstish._validate import check_nonnegative
 from firstish.distributed import Group
 from firstish.errors import NonFiniteError
 from firstish.methods.base import AnyMethod, Failure, Step
@@ -21,38 +22,45 @@ from firstish.objectives.base import Meter, Objective, Point
 from firstish.objectives.threads import limit_threads_after_fork
 from firstish.result import Entry, Status
 
-_FAILED = {
-    Failure.STATIONARY: Status.CONVERGED,
-    Failure.ROUNDING: Status.ROUNDING,
-    Failure.LINE_SEARCH: Status.LINE_SEARCH,
-}
+_FAILED = {Failure.STATIONARY: Status.CONVERGED, Failure.ROUNDING: Status.ROUNDING}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The tolerance and the budgets of a run; see `minimize`."""
+    """The tolerances and the budgets of a run; see `minimize`."""
 
     gtol: float = 0.0
+    gtol_rel: float = 0.0
+    ftol: float = 0.0
     max_oracle_calls: float | None = None
     max_iterations: int | None = None
     max_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.gtol < inf:
-            raise ValueError(
-                f"`minimize(gtol=...)` must be at least 0 and finite, got {self.gtol}."
-            )
+        for name in ("gtol", "gtol_rel", "ftol"):
+            check_nonnegative("minimize", name, getattr(self, name))
         for name in ("max_oracle_calls", "max_iterations", "max_seconds"):
             limit = getattr(self, name)
             if limit is not None and not limit >= 0:
                 raise ValueError(f"`minimize({name}=...)` must be at least 0, got {limit}.")
 
-    def reached(
-        self, iteration: int, oracle_calls: float, seconds: float, grad_norm: float
+    def met(
+        self, value: float, grad_norm: float, before: float, first_norm: float
     ) -> Status | None:
-        """The reason to stop at this point, if there is one."""
+        """The tolerance that is met at a point, if one is.
+
+        `before` is f one iteration earlier, infinite at the start; `first_norm` is |g(x0)|.
+        """
         if grad_norm <= self.gtol:
             return Status.CONVERGED
+        if grad_norm <= self.gtol_rel * first_norm:
+            return Status.GTOL_REL
+        if self.ftol and abs(before - value) <= self.ftol * max(abs(before), abs(value)) < inf:
+            return Status.FTOL
+        return None
+
+    def spent(self, iteration: int, oracle_calls: float, seconds: float) -> Status | None:
+        """The budget that is spent, if one is."""
         if self.max_iterations is not None and iteration >= self.max_iterations:
             return Status.MAX_ITERATIONS
         if self.max_oracle_calls is not None and oracle_calls >= self.max_oracle_calls:
@@ -88,10 +96,12 @@ class Snapshot:
     spent: Meter
     seconds: float
     inherited: tuple[Any, ...] = ()
+    value_before: float = inf  # f one iteration earlier, for `ftol`
+    first_norm: float | None = None  # |g| at the start of the run, for `gtol_rel`
 
 
 class Run:
-    """The current point, the method's state and the counters.
+    """The current point, the method's state and the counters; `failure` is why no step was taken.
 
     Args:
         objective: f.
@@ -102,6 +112,8 @@ class Run:
         start: the point to go on from, instead of the snapshot's x. Its evaluation counts: f may
             have changed since the snapshot.
     """
+
+    failure: Failure | None = None
 
     def __init__(
         self,
@@ -125,6 +137,9 @@ class Run:
         self.point.require_finite(_where(begin.iterations))
         self.point.accept()
         self._value, self._grad_norm = self.point.value, self.point.grad_norm
+        self._f_before = begin.value_before
+        known = begin.first_norm
+        self._first_norm = self._grad_norm if known is None else known
         if resume is not None and start is None:  # the evaluation was counted before the snapshot
             counted, self.clock = self.point.meter.copy(), Clock(begin.seconds, now)
         self._before = counted.since(begin.spent)
@@ -153,7 +168,8 @@ class Run:
         if self.group is not None:
             seconds = self.group.broadcast(seconds)  # all ranks stop together
         here, here_norm, iteration = self._value, self._grad_norm, self.iterations
-        status = limits.reached(iteration, oracle_calls, seconds, here_norm)
+        status = limits.met(here, here_norm, self._f_before, self._first_norm)
+        status = status or limits.spent(iteration, oracle_calls, seconds)
         if status is not None:
             return status
         try:
@@ -163,14 +179,15 @@ class Run:
                 raise
             return Status.NON_FINITE
         if step.failure is not None:
-            return _FAILED[step.failure]
+            self.failure = step.failure
+            return _FAILED.get(step.failure, Status.LINE_SEARCH)
         value, grad_norm = point.value, point.grad_norm
         if not (isfinite(value) and isfinite(grad_norm)):
             return Status.NON_FINITE
         point.accept()
         self.point.release()
         self.point, self.state = point, state
-        self._value, self._grad_norm = value, grad_norm
+        self._f_before, self._value, self._grad_norm = here, value, grad_norm
         self.iterations = iteration + 1
         return Entry(iteration, oracle_calls, passes, seconds, here, here_norm, step)
 
@@ -206,6 +223,8 @@ class Run:
             spent,
             self.clock.seconds(),
             self.point.inherited(),
+            self._f_before,
+            self._first_norm,
         )
 
 

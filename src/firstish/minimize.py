@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from firstish.interface.keywords import unknown_keyword
 from firstish.loop import Limits, Run
-from firstish.methods.base import AnyMethod
+from firstish.methods.base import AnyMethod, Failure
 from firstish.methods.registry import method_of
 from firstish.objectives.base import Objective, Point
 from firstish.objectives.finite_sum.base import RowSum
 from firstish.objectives.function import FunctionObjective
+from firstish.objectives.hvp import Mode
 from firstish.objectives.module.objective import ModuleObjective
+from firstish.objectives.structure import EMPTY, Structure
 from firstish.objectives.threads import in_use
 from firstish.result import Entry, Progress, Result, Row, Status
 
@@ -28,65 +33,110 @@ _SHARED = (
 
 
 def minimize(
-    fun: Callable[[Tensor], object] | Objective,
-    x0: Tensor | nn.Module,
+    fun: Callable[..., object] | Objective,
+    x0: Any,
+    args: Any = (),
     *,
     method: AnyMethod | str | None = None,
     gtol: float = 1e-6,
+    gtol_rel: float = 0.0,
+    ftol: float = 0.0,
+    tol: float | None = None,
     max_oracle_calls: float | None = 10_000,
     max_iterations: int | None = None,
     max_seconds: float | None = None,
     callback: Callback | None = None,
+    product: Mode | None = None,
+    **unknown: object,
 ) -> Result:
     """The minimum of f from x0, by a method that sets its own step size.
 
     Args:
-        fun: a callable on a tensor shaped like `x0`, returning the loss or `(loss, aux)`; or an
-            objective, such as `ModuleObjective`.
-        x0: the starting point; or the module of the objective, to start at its parameters and
-            write the result into them.
+        fun: a torch function `fun(x, *args)` that returns the loss or `(loss, aux)`; or an
+            objective, such as `ModuleObjective`. With a module as `x0` its argument is the module.
+        x0: the starting point. `fun` gets tensors, and `result.x` has the form of `x0`:
+
+            - a tensor: a tensor of the same shape;
+            - a NumPy array, or a list of numbers: `fun` gets a tensor, and the result is an array
+              (in float64, or in the array's own float32);
+            - a number: `fun` gets a tensor of shape (), and the result is a float;
+            - a list, tuple or dict of these, nested: the same structure;
+            - a module: `fun` gets the module, and the result is written into its parameters.
+        args: further arguments of `fun`, as in SciPy.
         method: a name or a method with settings, such as
             `ScaledGradient(scaling="CGMR", sigma=0)`. "lazy" by default, which needs the fewest
             oracle calls on most problems; others are "plane" and the paper's scalings such as
             "CGMR". "bfgs", "ssbfgs" and "self-scaled-bfgs" are the lazy step too; "lbfgs" and
             "l-bfgs" are `LazyStep(memory=10, self_scaled=False)`.
-        gtol: stop when |g| <= gtol.
+        gtol: stop when |g| <= gtol, in the 2-norm. SciPy's `gtol` (of its largest entry) and
+            `tolerance_grad` of torch's L-BFGS.
+        gtol_rel: stop when |g| <= gtol_rel |g(x0)|; off by default.
+        ftol: stop when a step changes f by at most ftol max(|f before|, |f after|); off by default.
+            SciPy's `ftol` of L-BFGS-B, without its 1 in the maximum, and, but for being relative,
+            `tolerance_change` of torch's L-BFGS.
+        tol: SciPy's name for the main tolerance: the same as `gtol`.
         max_oracle_calls: no iteration starts after this many; None for no limit.
         max_iterations: the same for iterations.
         max_seconds: the same for seconds.
         callback: called with a `Progress` after each iteration; the run stops if it returns True
             or raises StopIteration. Its time is not counted. Of several processes only rank 0's
             stops the run.
+        product: how Hessian-vector products are computed; see `FunctionObjective`.
+        unknown: none: a keyword of another library is answered with what to use instead.
 
     Returns:
         A `Result`. Not reaching `gtol` is a status, not an exception.
 
     Examples:
-        >>> import torch, firstish
-        >>> x0 = torch.tensor([-1.2, 1.0], dtype=torch.float64)
+        >>> import firstish, torch
         >>> rosenbrock = lambda x: (1 - x[0])**2 + 100 * (x[1] - x[0]**2)**2
-        >>> result = firstish.minimize(rosenbrock, x0, gtol=1e-8)
-        >>> result.success, [round(v, 6) for v in result.x.tolist()]
+        >>> result = firstish.minimize(rosenbrock, [-1.2, 1.0], gtol=1e-8)
+        >>> result.success, result.x.round(6).tolist()
         (True, [1.0, 1.0])
+
+        >>> x, y = torch.arange(4.0), torch.arange(4.0) * 2 + 1
+        >>> line = lambda p: ((p["slope"] * x + p["offset"] - y) ** 2).mean()
+        >>> result = firstish.minimize(line, {"slope": torch.zeros(()), "offset": 0.0})
+        >>> round(result.x["slope"].item(), 3), round(result.x["offset"], 3)
+        (2.0, 1.0)
     """
+    for name in unknown:
+        raise unknown_keyword("minimize", name, _ARGUMENTS)
     limits = Limits(
-        gtol=gtol,
+        gtol=_gtol(gtol, tol),
+        gtol_rel=gtol_rel,
+        ftol=ftol,
         max_oracle_calls=max_oracle_calls,
         max_iterations=max_iterations,
         max_seconds=max_seconds,
     )
     chosen = method_of(method, "minimize")
-    objective, x, shape = _start(fun, x0)
+    objective, form = _start(fun, x0, args, product)
     _require_same(objective, chosen, limits)
     history: list[Entry] = []
     with in_use([objective], _SHARED):
-        run = Run(objective, x, chosen)
+        run = Run(objective, form.start, chosen)
         try:
-            status = _drive(run, limits, callback, history, shape)
+            status = _drive(run, limits, callback, history, form)
         finally:
             if isinstance(x0, nn.Module) and isinstance(objective, ModuleObjective | RowSum):
                 _load(objective, run.point.x)  # also after Ctrl-C: what was reached is not lost
-        return _result(run, status, history, shape)
+        return _result(run, status, limits, history, form)
+
+
+_ARGUMENTS = [
+    name
+    for name, parameter in inspect.signature(minimize).parameters.items()
+    if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+]
+
+
+def _gtol(gtol: float, tol: float | None) -> float:
+    if tol is None:
+        return gtol
+    if gtol not in (1e-6, tol):
+        raise ValueError(f"`minimize(gtol={gtol}, tol={tol})`: both name one tolerance. Pass one.")
+    return tol
 
 
 def _load(objective: ModuleObjective | RowSum, x: Tensor) -> None:
@@ -102,9 +152,10 @@ def _require_same(objective: Objective, method: AnyMethod, limits: Limits) -> No
     group = getattr(objective, "group", None)
     if group is None or group.alone:
         return
-    budgets = (limits.gtol, limits.max_oracle_calls, limits.max_iterations)
+    tolerances = (limits.gtol, limits.gtol_rel, limits.ftol)
+    budgets = (limits.max_oracle_calls, limits.max_iterations)
     group.require_same(
-        zlib.crc32(repr((_settings(method), budgets)).encode()),
+        zlib.crc32(repr((_settings(method), tolerances, budgets)).encode()),
         "methods, tolerances or budgets",
         "Call `minimize` with the same arguments on every rank.",
     )
@@ -125,7 +176,7 @@ def _settings(thing: object) -> object:
 
 
 def _drive(
-    run: Run, limits: Limits, callback: Callback | None, history: list[Entry], shape: torch.Size
+    run: Run, limits: Limits, callback: Callback | None, history: list[Entry], form: Structure
 ) -> Status:
     has_callback = callback is not None
     if run.group is not None:
@@ -135,21 +186,21 @@ def _drive(
         if isinstance(outcome, Status):
             return outcome
         history.append(outcome)
-        if has_callback and _stops(callback, run, outcome, shape):
+        if has_callback and _stops(callback, run, outcome, form):
             return Status.STOPPED
 
 
-def _stops(callback: Callback | None, run: Run, entry: Entry, shape: torch.Size) -> bool:
+def _stops(callback: Callback | None, run: Run, entry: Entry, form: Structure) -> bool:
     shown = run.clock.seconds()
-    stop = callback is not None and _returns_true(callback, run.point, entry, shape)
+    stop = callback is not None and _returns_true(callback, run.point, entry, form)
     if run.group is not None:
         stop = bool(run.group.broadcast(stop))  # the callback of rank 0 decides for all
     run.clock.forget_since(shown)
     return stop
 
 
-def _returns_true(callback: Callback, point: Point, entry: Entry, shape: torch.Size) -> bool:
-    progress = Progress(entry.row(), point.value, point.grad_norm, point.aux, point.x.view(shape))
+def _returns_true(callback: Callback, point: Point, entry: Entry, form: Structure) -> bool:
+    progress = Progress(entry.row(), point.value, point.grad_norm, point.aux, point.x, form)
     try:
         answer = callback(progress)
     except StopIteration:
@@ -163,16 +214,18 @@ def _is_true(answer: object) -> bool:
     return kind in ("bool", "torch.bool") and bool(answer)
 
 
-def _result(run: Run, status: Status, history: list[Entry], shape: torch.Size) -> Result:
+def _result(
+    run: Run, status: Status, limits: Limits, history: list[Entry], form: Structure
+) -> Result:
     last = run.here()
     run.point.release()
     rows = [entry.row() for entry in (*history, last)]
-    if status not in (Status.CONVERGED, Status.STOPPED) and _seems_unbounded(
+    if status not in (Status.CONVERGED, Status.GTOL_REL, Status.STOPPED) and _seems_unbounded(
         rows, run.point.x.dtype
     ):
         status = Status.UNBOUNDED
     return Result(
-        x=run.point.x.view(shape),
+        x=form.restored(run.point.x),
         value=last.value,
         grad_norm=last.grad_norm,
         status=status,
@@ -182,7 +235,29 @@ def _result(run: Run, status: Status, history: list[Entry], shape: torch.Size) -
         seconds=last.seconds,
         history=rows,
         aux=run.point.aux,
+        advice=_advice(status, run, limits),
     )
+
+
+_BUDGETS = {
+    Status.MAX_ORACLE_CALLS: "max_oracle_calls",
+    Status.MAX_ITERATIONS: "max_iterations",
+    Status.MAX_SECONDS: "max_seconds",
+}
+
+
+def _advice(status: Status, run: Run, limits: Limits) -> str:
+    """What a user can do to get further."""
+    if status in _BUDGETS:
+        name = _BUDGETS[status]
+        return f"Raise {name}={getattr(limits, name):g} to go on."
+    if status is Status.LINE_SEARCH and run.failure not in (None, Failure.LINE_SEARCH):
+        return f"Here {run.failure.value}."
+    if status is Status.ROUNDING:
+        if run.point.x.dtype != torch.float64:
+            return "For a smaller gradient use float64."
+        return f"gtol={limits.gtol:g} is below what float64 shows here."
+    return ""
 
 
 def _seems_unbounded(rows: Sequence[Row], dtype: torch.dtype) -> bool:
@@ -191,28 +266,49 @@ def _seems_unbounded(rows: Sequence[Row], dtype: torch.dtype) -> bool:
 
 
 def _start(
-    fun: Callable[[Tensor], object] | Objective, x0: Tensor | nn.Module
-) -> tuple[Objective, Tensor, torch.Size]:
-    """The objective, the starting point as a vector, and the shape of the user's x0."""
-    if isinstance(x0, nn.Module):
-        if not isinstance(fun, ModuleObjective | RowSum) or not fun.is_of(x0):
-            raise TypeError(
-                "`minimize(fun, x0)` takes a module as x0 only with its own objective: "
-                "`minimize(ModuleObjective(model, ...), model)`."
-            )
-        x = fun.initial()
-        return fun, x, x.shape
-    if not isinstance(x0, Tensor):
-        raise TypeError(
-            f"`minimize(fun, x0)` needs one tensor as x0, got {type(x0).__name__}. Use "
-            "`torch.as_tensor(x0, dtype=torch.float64)`; for several tensors, `ScaledGD`."
-        )
-    if x0.numel() == 0:
-        raise ValueError("`minimize(fun, x0)` got an empty x0: there is nothing to minimise over.")
-    x = x0.detach().clone().reshape(-1)
-    check = getattr(fun, "check_vector", None)
-    if check is not None:
-        check(x)
+    fun: Callable[..., object] | Objective, x0: Any, args: Any, product: Mode | None
+) -> tuple[Objective, Structure]:
+    """The objective, and the form of x0 with the starting point as a vector."""
     if isinstance(fun, Objective):
-        return fun, x, x0.shape
-    return FunctionObjective(fun, x0), x, x0.shape
+        _refuse_beside_objective(args=args, product=product)
+        form = Structure(_initial(fun, x0)) if isinstance(x0, nn.Module) else _form(x0)
+        check = getattr(fun, "check_vector", None)
+        if check is not None:
+            check(form.start)
+        return fun, form
+    if not callable(fun):
+        raise TypeError(f"`minimize(fun=...)` must be callable, got {fun!r}.")
+    mode: Mode = "auto" if product is None else product
+    given = args if isinstance(args, tuple) else (args,)
+    loss = (lambda x: fun(x, *given)) if given else fun
+    if isinstance(x0, nn.Module):
+        objective = ModuleObjective(x0, loss, product=mode)
+        return objective, Structure(objective.initial())
+    form = _form(x0)
+    return FunctionObjective(loss, form, product=mode), form
+
+
+def _form(x0: Any) -> Structure:
+    form = Structure(x0)
+    if form.layout.total == 0:
+        raise ValueError(EMPTY)
+    return form
+
+
+def _initial(objective: Objective, module: nn.Module) -> Tensor:
+    """The parameters of the module of an objective."""
+    if not isinstance(objective, ModuleObjective | RowSum) or not objective.is_of(module):
+        raise TypeError(
+            "`minimize(fun, x0)` got a module as x0 that is not the module of this objective. Use "
+            "`minimize(ModuleObjective(model, ...), model)`, or a function of the module as fun."
+        )
+    return objective.initial()
+
+
+def _refuse_beside_objective(**given: Any) -> None:
+    for name, value in given.items():
+        if value not in ((), None):
+            raise TypeError(
+                f"`minimize({name}=...)` has no meaning with an objective: pass it to the "
+                "objective itself."
+            )

@@ -199,7 +199,7 @@ class ScaledGD(Optimizer):
         self.last_step, self.last_aux, self._own = entry.row(), new.aux, own
         if self._reuse:
             self._kept = new
-        if failure in (Failure.LINE_SEARCH, Failure.ROUNDING):
+        if failure not in (None, Failure.STATIONARY):
             warnings.warn(
                 f"ScaledGD did not move: {failure.value} ({entry.step.trials} trials). "
                 "`optimizer.last_step` has the numbers.",

@@ -10,17 +10,20 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from firstish.methods.base import Step
+from firstish.objectives.structure import Structure
 
 
 class Status(Enum):
     """How a run ended."""
 
     CONVERGED = "The gradient norm is at most gtol."
+    GTOL_REL = "The gradient norm is at most gtol_rel times that at the start."
+    FTOL = "The last step changed f by at most ftol, relative to f."
     MAX_ORACLE_CALLS = "The budget of oracle calls is spent."
     MAX_ITERATIONS = "The budget of iterations is spent."
     MAX_SECONDS = "The budget of seconds is spent."
     STOPPED = "The callback stopped the run."
-    ROUNDING = "f cannot resolve a further decrease in this precision."
+    ROUNDING = "No step lowers f by more than rounding: x is as good as this precision allows."
     LINE_SEARCH = "No trial of the line search was accepted."
     NON_FINITE = "f, its gradient or a Hessian-vector product was not finite at the next point."
     UNBOUNDED = "f has fallen so far that it seems to be unbounded below."
@@ -90,11 +93,12 @@ class Progress:
     grad_norm: float
     aux: Any = field(repr=False)
     _x: Tensor = field(repr=False)  # the run's own, not to be written to
+    _form: Structure = field(repr=False)
 
     @property
-    def x(self) -> Tensor:
-        """A copy of the new point, shaped like `x0`."""
-        return self._x.clone()
+    def x(self) -> Any:
+        """A copy of the new point, in the form of `x0`."""
+        return self._form.restored(self._x.clone())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -102,10 +106,13 @@ class Result:
     """The result of `minimize`.
 
     Args:
-        x: the last point, shaped like `x0`; one vector if `x0` was a module.
+        x: the last point, in the form of `x0`: a tensor for a tensor, a NumPy array for an array or
+            a list of numbers, a float for a number, and the same structure for a structure. One
+            vector if `x0` was a module, which holds the result.
         value: f(x).
         grad_norm: |g(x)|.
         status: how the run ended; its value is a sentence.
+        advice: what to do to get further, if anything.
         iterations: steps taken.
         oracle_calls: the total cost, in the paper's unit.
         passes: the total cost, in actual forward passes.
@@ -114,7 +121,7 @@ class Result:
         aux: what the loss returned besides its value, at x.
     """
 
-    x: Tensor
+    x: Any
     value: float
     grad_norm: float
     status: Status
@@ -124,20 +131,31 @@ class Result:
     seconds: float
     history: Sequence[Row]
     aux: Any = None
+    advice: str = ""
 
     def __repr__(self) -> str:
-        shape = tuple(self.x.shape)
-        return f"Result({self.status.name}: {self.message} x has shape {shape})"
+        return f"Result({self.status.name}: {self.message} {_shape(self.x)})"
 
     @property
     def success(self) -> bool:
-        """True if the gradient norm is at most `gtol`."""
-        return self.status is Status.CONVERGED
+        """True if a tolerance was reached: `gtol`, `gtol_rel` or `ftol`.
+
+        False for `Status.ROUNDING` too: x is then as good as the precision allows, but `gtol` asks
+        for more.
+        """
+        return self.status in (Status.CONVERGED, Status.GTOL_REL, Status.FTOL)
 
     @property
     def message(self) -> str:
-        """The status as a sentence, with the numbers."""
-        return (
-            f"{self.status.value} f = {self.value:.6g}, |g| = {self.grad_norm:.3g} after "
+        """The status as a sentence, with the numbers and the advice."""
+        numbers = (
+            f"f = {self.value:.6g}, |g| = {self.grad_norm:.3g} after "
             f"{self.iterations} iterations and {self.oracle_calls:g} oracle calls."
         )
+        return " ".join(filter(None, (self.status.value, numbers, self.advice)))
+
+
+def _shape(x: Any) -> str:
+    if hasattr(x, "shape"):
+        return f"x has shape {tuple(x.shape)}"
+    return f"x = {x:.6g}" if isinstance(x, float) else f"x is a {type(x).__name__} of {len(x)}"

@@ -412,7 +412,7 @@ def test_a_failed_step_leaves_the_state_as_it_was():
     walled._f = point.value
     same, step, after = method.step(walled, state)
     assert (same, after) == (walled, state)
-    assert step.failure is Failure.LINE_SEARCH
+    assert step.failure is Failure.GRADIENT
     again = method.step(point, state)
     assert torch.equal(again[0].x, good[0].x)
 

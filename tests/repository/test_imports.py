@@ -16,6 +16,7 @@ SOURCE = Path(firstish.__file__).parent
 
 LAYERS = [
     {"errors", "_validate"},
+    {"interface"},
     {"scaling", "linalg", "distributed", "line_search", "theory"},
     {"objectives"},
     {"methods"},

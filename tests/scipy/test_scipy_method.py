@@ -417,10 +417,33 @@ def test_the_default_tolerance_is_that_of_minimize():
     assert default == 1e-6
 
 
+def test_maxiter_lifts_the_default_budget_of_oracle_calls():
+    options = {"stepper": "CGMR", "gtol": 0.0, "maxiter": 6000}  # 4 oracle calls a step at least
+    result = scipy.optimize.minimize(
+        lambda x: (float((x**4).sum()), 4 * x**3),
+        np.ones(2),
+        jac=True,
+        method=firstish.scipy_method,
+        options=options,
+    )
+    assert result.status == 1
+    assert result.nit == 6000
+    assert result.firstish_result.oracle_calls > 10_000
+
+
+def test_gtol_rel_and_ftol_are_options():
+    result = run(**EXACT, options={"gtol": 0.0, "gtol_rel": 1e-2})
+    assert (result.success, result.status) == (True, 0)
+    result = run(**EXACT, options={"gtol": 0.0, "ftol": 1e-2})
+    assert (result.success, result.status) == (True, 0)
+    assert "ftol" in result.message
+
+
 def test_budgets():
     result = run(**EXACT, options={"maxiter": 5})
     assert (result.nit, result.success, result.status) == (5, False, 1)
     assert "budget of iterations" in result.message
+    assert "Raise maxiter=5 to go on." in result.message
     result = run(**EXACT, options={"max_oracle_calls": 40})
     assert (result.success, result.status) == (False, 1)
     assert 40 <= result.firstish_result.oracle_calls < 60

@@ -8,7 +8,7 @@ from functools import partial
 from firstish.linalg import dot
 from firstish.line_search import Found, LineFunction
 from firstish.methods.base import Failure, Step
-from firstish.methods.take_step import PointTrial
+from firstish.methods.take_step import PointTrial, search_failure
 from firstish.objectives.base import Order, Point
 
 STATIONARY = Step(step_size=0.0, failure=Failure.STATIONARY)
@@ -60,7 +60,7 @@ def searched_step(
             step_size=0.0,
             trials=found.trials,
             actual_decrease=0.0,
-            failure=Failure.ROUNDING if below_noise else Failure.LINE_SEARCH,
+            failure=Failure.ROUNDING if below_noise else search_failure(found),
         )
     return Step(
         scale=1.0,

@@ -15,7 +15,12 @@ class Failure(Enum):
 
     STATIONARY = "the gradient is zero"
     LINE_SEARCH = "no trial of the line search was accepted"
-    ROUNDING = "f cannot resolve a further decrease in this precision"
+    GRADIENT = (
+        "f did not fall as its gradient says, at any step size: check the gradient, and the loss "
+        "for a kink or a jump"
+    )
+    NON_FINITE = "f was not finite at any trial: check the loss for a logarithm, root or overflow"
+    ROUNDING = "no step lowers f by more than rounding"
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: made once per iteration

@@ -141,7 +141,7 @@ class ProposingMethod(ABC, Generic[State]):
         proposal = self.propose(point, state)
         before = self.search_state(state)
         new, step, search = take_step(point, proposal, self.line_search, before, self.order)
-        if step.failure is Failure.LINE_SEARCH:
+        if step.failure not in (None, Failure.ROUNDING):
             other = self.propose_again(point, proposal)
             if other is not None:
                 proposal, spent = other, step.trials or 0
@@ -223,7 +223,7 @@ def _complete_record(
         step.predicted_decrease = -alpha * (slope + alpha / 2 * pHp)
     if trial is None:
         step.actual_decrease = 0.0
-        step.failure = _failure(point, phi, proposal.length)
+        step.failure = _failure(point, phi, proposal.length, found)
         return step
     step.actual_decrease = point.value - trial.value
     if trial.point.order != 0:
@@ -231,7 +231,9 @@ def _complete_record(
     return step
 
 
-def _failure(point: Point, phi: LineFunction[PointTrial], length: float) -> Failure:
+def _failure(
+    point: Point, phi: LineFunction[PointTrial], length: float, found: Found[PointTrial]
+) -> Failure:
     """The reason why no trial was accepted; `length` is |p|.
 
     It is rounding if the linear decrease of the full step is within the noise of f, or the step
@@ -239,7 +241,14 @@ def _failure(point: Point, phi: LineFunction[PointTrial], length: float) -> Fail
     """
     lost_in_f = -phi.slope <= phi.noise
     lost_in_x = length <= NOISE_ULPS * torch.finfo(point.x.dtype).eps * norm(point.x)
-    return Failure.ROUNDING if lost_in_f or lost_in_x else Failure.LINE_SEARCH
+    return Failure.ROUNDING if lost_in_f or lost_in_x else search_failure(found)
+
+
+def search_failure(found: Found[PointTrial]) -> Failure:
+    """What the trials of a failed search have in common, if rounding does not explain them."""
+    if not found.finite:
+        return Failure.NON_FINITE
+    return Failure.GRADIENT if found.denied else Failure.LINE_SEARCH
 
 
 def check_stateless(call: str, line_search: Armijo) -> None:

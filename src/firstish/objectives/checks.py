@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from torch import Tensor
 
 
@@ -18,6 +20,8 @@ def wrong_loss(loss: object, owner: str) -> Exception:
     """The error for a loss that is not one real floating-point number."""
     if loss is None:
         return TypeError(f"{owner} returned None. Return the loss.")
+    if type(loss).__module__ == "numpy":
+        return numpy_loss(f"{owner} must return a tensor, got NumPy's {type(loss).__name__}")
     if not isinstance(loss, Tensor):
         return TypeError(
             f"{owner} must return a tensor, got {type(loss).__name__}. "
@@ -34,6 +38,22 @@ def wrong_loss(loss: object, owner: str) -> Exception:
             "such as its squared modulus."
         )
     return TypeError(f"{owner} returned {loss.dtype}. Return a floating-point loss.")
+
+
+def numpy_loss(fact: str) -> TypeError:
+    """The error for a loss computed by NumPy, through which autograd does not see."""
+    return TypeError(
+        f"{fact}. Write it with torch (`torch.exp` for `np.exp`): its argument is a tensor, "
+        "whatever x0 is. For a NumPy function with its gradient, pass "
+        "`firstish.NumpyObjective(fun, jac)`."
+    )
+
+
+def raised_by_numpy(error: Exception) -> bool:
+    """True if the error came from a NumPy function that was given a tensor."""
+    frames = traceback.walk_tb(error.__traceback__)
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
+    return "call numpy() on Tensor" in str(error) or modules[-1].startswith("numpy.")
 
 
 def independent(what: str) -> ValueError:

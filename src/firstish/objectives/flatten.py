@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -112,9 +113,20 @@ def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
     """
     if isinstance(tree, Tensor):
         return function(tree)
-    if isinstance(tree, dict):
-        return {name: map_tensors(function, part) for name, part in tree.items()}
-    if isinstance(tree, (tuple, list)):
-        parts = [map_tensors(function, part) for part in tree]
-        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    if isinstance(tree, dict | tuple | list):
+        return map_parts(lambda part: map_tensors(function, part), tree)
     return tree
+
+
+def map_parts(function: Callable[[Any], Any], tree: Any) -> Any:
+    """A dict, tuple or list of the same type with the function applied to each of its parts.
+
+    >>> map_parts(str, {"a": 1, "b": 2}), map_parts(str, (1, 2))
+    ({'a': '1', 'b': '2'}, ('1', '2'))
+    """
+    if isinstance(tree, dict):
+        mapped = copy.copy(tree)  # an OrderedDict stays one
+        mapped.update({name: function(part) for name, part in tree.items()})
+        return mapped
+    parts = [function(part) for part in tree]
+    return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)

@@ -1,23 +1,26 @@
-"""f as a callable on a tensor."""
+"""f as a callable on a tensor, or on a structure of tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor
 
 from firstish.objectives.autograd import AutogradObjective, Evaluation, loss_and_aux
-from firstish.objectives.flatten import Layout
+from firstish.objectives.checks import numpy_loss, raised_by_numpy
 from firstish.objectives.hvp import Mode
 from firstish.objectives.rng import Replay
+from firstish.objectives.structure import Structure
 
 
 class FunctionObjective(AutogradObjective):
-    """A callable on a tensor shaped like `example`.
+    """A callable on a tensor, or on nested lists, tuples and dicts of tensors, like `example`.
 
     Args:
         fun: returns the loss as a tensor, or `(loss, aux)`.
-        example: a tensor of the shape, dtype and device of x.
+        example: the structure, shapes, dtype and device of the argument of `fun`: whatever
+            `minimize` takes as x0.
         product: how Hessian-vector products are computed: "double-backward", "difference", or
             "auto", which uses double backward if it works and a difference confirms it.
         check: evaluate twice at the first point, and raise if the two losses differ.
@@ -33,8 +36,8 @@ class FunctionObjective(AutogradObjective):
 
     def __init__(
         self,
-        fun: Callable[[Tensor], object],
-        example: Tensor,
+        fun: Callable[..., object],
+        example: Any,
         *,
         product: Mode = "auto",
         check: bool = True,
@@ -46,21 +49,26 @@ class FunctionObjective(AutogradObjective):
             )
         if not callable(fun):
             raise TypeError(f"`FunctionObjective(fun=...)` must be callable, got {fun!r}.")
-        layout = Layout([example], "x0")
+        form = example if isinstance(example, Structure) else Structure(example)
         super().__init__(
-            layout,
+            form.layout,
             "FunctionObjective",
             "fun",
             product=product,
             check=check,
             weight_decay=weight_decay,
         )
-        shape = example.shape
-        self._fun = fun if len(shape) == 1 else lambda x: fun(x.view(shape))
+        self._fun = fun if form.is_vector else lambda x: fun(form.tensors(x))
         self._random = Replay()
 
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
         """Run the function at x, with the random state at the objective's construction."""
         leaf = x.detach().requires_grad_(graph)
-        loss, aux = loss_and_aux(self._random(self._fun, leaf), self.loss_name)
+        try:
+            returned = self._random(self._fun, leaf)
+        except (RuntimeError, TypeError) as error:
+            if not raised_by_numpy(error):
+                raise
+            raise numpy_loss(f"fun calls a NumPy function on a tensor ({error})") from error
+        loss, aux = loss_and_aux(returned, self.loss_name)
         return Evaluation(loss, (leaf,), aux=aux)

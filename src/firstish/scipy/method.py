@@ -6,7 +6,7 @@ import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ from firstish.scipy.calls import Calls, Difference, Function, value_with_gradien
 # The status numbers of SciPy's own methods, those of BFGS where they differ.
 _STATUS = {
     Status.CONVERGED: 0,
+    Status.GTOL_REL: 0,
+    Status.FTOL: 0,
     Status.MAX_ITERATIONS: 1,
     Status.MAX_ORACLE_CALLS: 1,
     Status.MAX_SECONDS: 1,
@@ -47,9 +49,11 @@ def scipy_method(
     *,
     stepper: AnyMethod | str | None = None,
     gtol: float | None = None,
+    gtol_rel: float = 0.0,
+    ftol: float = 0.0,
     tol: float | None = None,
     maxiter: int | None = None,
-    max_oracle_calls: float | None = 10_000,
+    max_oracle_calls: float | Literal["default"] | None = "default",
     max_seconds: float | None = None,
     disp: bool = False,
     return_all: bool = False,
@@ -79,9 +83,11 @@ def scipy_method(
             of it are given (`scaling`, `sigma`, ...).
         gtol: stop when |g| <= gtol. By default `tol`, or 1e-6, or, if g is a finite difference,
             1e-5 (SciPy's default), because its error is no smaller.
+        gtol_rel: see `firstish.minimize`.
+        ftol: see `firstish.minimize`.
         tol: as passed to SciPy's `minimize`.
         maxiter: the largest number of iterations.
-        max_oracle_calls: see `firstish.minimize`.
+        max_oracle_calls: see `firstish.minimize`. By default 10,000, or, with `maxiter`, no limit.
         max_seconds: see `firstish.minimize`.
         disp: print how the run ended.
         return_all: return every x, as `allvecs`.
@@ -125,6 +131,8 @@ def scipy_method(
     )
     calls = _calls(fun, start.numel(), args, jac, hess, hessp, difference)
     default = 1e-5 if calls.objective.jac_error else 1e-6
+    if max_oracle_calls == "default":
+        max_oracle_calls = 10_000 if maxiter is None else None
     path = [start.numpy().copy()] if return_all else None
     observer = _Observer(callback, calls, OptimizeResult, path)
     result = minimize(
@@ -132,6 +140,8 @@ def scipy_method(
         start,
         method=method,
         gtol=next(limit for limit in (gtol, tol, default) if limit is not None),
+        gtol_rel=gtol_rel,
+        ftol=ftol,
         max_oracle_calls=max_oracle_calls,
         max_iterations=maxiter,
         max_seconds=max_seconds,
@@ -145,7 +155,7 @@ def scipy_method(
         **calls.counts,
         status=_STATUS[result.status],
         success=result.success,
-        message=_STOPPED if result.status is Status.STOPPED else result.message,
+        message=_message(result),
         firstish_result=result,
     )
     if path is not None:
@@ -275,6 +285,13 @@ def _parameters(callback: Callable[..., object]) -> set[str]:
         return set(inspect.signature(callback).parameters)
     except (TypeError, ValueError):  # some built-in functions have no signature
         return set()
+
+
+def _message(result: Result) -> str:
+    """The message of the run, with the names of SciPy's options."""
+    if result.status is Status.STOPPED:
+        return _STOPPED
+    return result.message.replace("max_iterations=", "maxiter=")
 
 
 def _print(result: Result, calls: Calls) -> None:

@@ -47,6 +47,8 @@ def save(path: Path, run: Snapshot, rows: Mark) -> None:
         "oracle_calls": run.spent.oracle_calls,
         "passes": run.spent.passes,
         "seconds": run.seconds,
+        "value_before": run.value_before,
+        "first_norm": run.first_norm,
         "rows": rows,
         "plain": plain,
     }
@@ -107,6 +109,8 @@ def load(path: Path, state: Any, like: Tensor) -> tuple[Snapshot, Mark]:
             Meter(header["oracle_calls"], header["passes"]),
             header["seconds"],
             tuple(_unpack(f"point.{k}", arrays, plain, like) for k in count),
+            header["value_before"],
+            header["first_norm"],
         )
     except KeyError as missing:
         raise StorageError(

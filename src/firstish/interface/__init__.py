@@ -1,0 +1,1 @@
+"""How the library answers a user: suggestions for names, displays, tables and plots."""

@@ -1,0 +1,70 @@
+"""Answers to unknown names: what was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+_INSTEAD = {
+    "omit it: the step is set by the curvature": "lr learning_rate step_size alpha",
+    "omit it, or use a method of `firstish.baselines`": "momentum betas nesterov beta",
+    "use `max_iterations`": "max_iter maxiter maxit max_iters n_iter niter num_iterations "
+    "iterations max_steps num_steps steps epochs n_epochs",
+    "use `max_oracle_calls`": "maxfun maxfev max_eval max_evals max_fun budget",
+    "use `max_seconds`": "max_time timeout time_limit seconds",
+    "use `gtol`": "tolerance_grad atol grad_tol pgtol",
+    "use `gtol_rel`, relative to |g(x0)|": "rtol reltol gtol_relative",
+    "use `ftol`": "tolerance_change fatol frtol factr",
+    "there is no tolerance on x: use `gtol`, `gtol_rel` or `ftol`": "xtol xatol xrtol",
+    "pass the settings themselves, such as `max_iterations=100`": "options",
+    "derivatives are computed by autograd. For NumPy functions pass "
+    "`NumpyObjective(fun, jac, hessp=...)` as fun": "jac hess hessp grad gradient fprime",
+    "use `method=LazyStep(memory=...)`": "history_size maxcor memory m",
+    "use `method=ScaledGradient(line_search=Armijo(...))`": "line_search line_search_fn rho theta",
+    "use `method=ScaledGradient(...)`, which has it": "scaling sigma s_lpc s_nc",
+    "use `method`": "optimizer solver algorithm stepper",
+    "use `ModuleObjective(..., weight_decay=...)` as fun": "weight_decay l2",
+    "constraints are not supported: add a penalty to fun": "constraints",
+}
+MEANT = {name: advice for advice, names in _INSTEAD.items() for name in names.split()}
+"""What to use in `minimize` instead of the arguments that other libraries have."""
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like this one, if there is one.
+
+    >>> closest("digit_mlp", ["digits_mlp", "mushrooms"])
+    'digits_mlp'
+    """
+    lower = {other.lower(): other for other in known}
+    found = get_close_matches(name.lower(), lower, n=1)
+    return lower[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question to append to an error, or the empty string.
+
+    >>> did_you_mean("mushroms", ["digits_mlp", "mushrooms"])
+    " Did you mean 'mushrooms'?"
+    """
+    found = closest(name, known)
+    return f" Did you mean {found!r}?" if found else ""
+
+
+def unknown_keyword(
+    call: str, name: str, arguments: Iterable[str], meant: Mapping[str, str] = MEANT
+) -> TypeError:
+    """The error for a keyword that a call does not have.
+
+    >>> str(unknown_keyword("minimize", "maxiter", ["max_iterations"]))
+    '`minimize(maxiter=...)` is not an argument: use `max_iterations`.'
+    """
+    arguments = list(arguments)
+    found = closest(name, arguments)
+    if name in meant:
+        advice = f": {meant[name]}."
+    elif found:
+        advice = f": use `{found}`."
+    else:
+        advice = f". It has {', '.join(arguments)}."
+    return TypeError(f"`{call}({name}=...)` is not an argument{advice}")
