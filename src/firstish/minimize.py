@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from firstish.interface.display import Display
 from firstish.interface.keywords import unknown_keyword
 from firstish.loop import Limits, Run
 from firstish.methods.base import AnyMethod, Failure
@@ -20,6 +21,7 @@ from firstish.objectives.finite_sum.base import RowSum
 from firstish.objectives.function import FunctionObjective
 from firstish.objectives.hvp import Mode
 from firstish.objectives.module.objective import ModuleObjective
+from firstish.objectives.module.unchanged import unchanged
 from firstish.objectives.structure import EMPTY, Structure
 from firstish.objectives.threads import in_use
 from firstish.result import Entry, Progress, Result, Row, Status
@@ -46,6 +48,8 @@ def minimize(
     max_iterations: int | None = None,
     max_seconds: float | None = None,
     callback: Callback | None = None,
+    progress: bool = False,
+    path: bool = False,
     product: Mode | None = None,
     **unknown: object,
 ) -> Result:
@@ -79,8 +83,11 @@ def minimize(
         max_iterations: the same for iterations.
         max_seconds: the same for seconds.
         callback: called with a `Progress` after each iteration; the run stops if it returns True
-            or raises StopIteration. Its time is not counted. Of several processes only rank 0's
-            stops the run.
+            or raises StopIteration. If `x0` is a module, it holds the new point meanwhile. Its time
+            is not counted. Of several processes only rank 0's stops the run.
+        progress: show the run while it goes on, on the error output: one line, or, if that is not a
+            terminal, a line every 5 seconds.
+        path: keep every point, as `result.path`.
         product: how Hessian-vector products are computed; see `FunctionObjective`.
         unknown: none: a keyword of another library is answered with what to use instead.
 
@@ -113,15 +120,17 @@ def minimize(
     chosen = method_of(method, "minimize")
     objective, form = _start(fun, x0, args, product)
     _require_same(objective, chosen, limits)
-    history: list[Entry] = []
+    owner = objective if isinstance(x0, nn.Module) else None
+    group = getattr(objective, "group", None)
+    shown = progress and (group is None or group.rank == 0)
+    record = _Record(form, callback, owner, Display() if shown else None, [] if path else None)
     with in_use([objective], _SHARED):
         run = Run(objective, form.start, chosen)
         try:
-            status = _drive(run, limits, callback, history, form)
+            status = _drive(run, limits, record)
         finally:
-            if isinstance(x0, nn.Module) and isinstance(objective, ModuleObjective | RowSum):
-                _load(objective, run.point.x)  # also after Ctrl-C: what was reached is not lost
-        return _result(run, status, limits, history, form)
+            record.load(run.point.x)  # also after Ctrl-C: what was reached is not lost
+        return _result(run, status, limits, record)
 
 
 _ARGUMENTS = [
@@ -139,12 +148,52 @@ def _gtol(gtol: float, tol: float | None) -> float:
     return tol
 
 
-def _load(objective: ModuleObjective | RowSum, x: Tensor) -> None:
-    try:
-        objective.load(x)
-    except BaseException:  # a Ctrl-C in the middle of it
-        objective.load(x)
-        raise
+@dataclass(slots=True)
+class _Record:
+    """What is kept of a run, and who sees it while it goes on.
+
+    Args:
+        form: that of x0.
+        callback: the user's.
+        owner: the objective of the module that is x0, if it is one.
+        display: shows the run.
+        path: the points so far, if they are kept.
+    """
+
+    form: Structure
+    callback: Callback | None
+    owner: Objective | None
+    display: Display | None
+    path: list[Tensor] | None
+    history: list[Entry] = field(default_factory=list)
+
+    def load(self, x: Tensor) -> None:
+        """Write x into the module, if x0 is one."""
+        if not isinstance(self.owner, ModuleObjective | RowSum):
+            return
+        try:
+            self.owner.load(x)
+        except BaseException:  # a Ctrl-C in the middle of it
+            self.owner.load(x)
+            raise
+
+    def add(self, run: Run, entry: Entry) -> None:
+        """Keep an iteration, and show it."""
+        self.history.append(entry)
+        if self.path is not None:
+            self.path.append(run.point.x)
+        if self.display is not None:
+            k, calls, _, seconds, value, grad_norm, _ = run.here()
+            self.display.show(k, value, grad_norm, calls, seconds)
+
+    def call(self, point: Point, entry: Entry) -> bool:
+        """Call the callback; True if it stops the run."""
+        model = getattr(self.owner, "model", None)
+        if model is None:
+            return _returns_true(self.callback, point, entry, self.form)
+        with unchanged(model):
+            self.load(point.x)
+            return _returns_true(self.callback, point, entry, self.form)
 
 
 def _require_same(objective: Objective, method: AnyMethod, limits: Limits) -> None:
@@ -175,31 +224,31 @@ def _settings(thing: object) -> object:
     return type(thing).__qualname__
 
 
-def _drive(
-    run: Run, limits: Limits, callback: Callback | None, history: list[Entry], form: Structure
-) -> Status:
-    has_callback = callback is not None
+def _drive(run: Run, limits: Limits, record: _Record) -> Status:
+    has_callback = record.callback is not None
     if run.group is not None:
         has_callback = run.group.any(has_callback)  # in this process or another
     while True:
         outcome = run.advance(limits)
         if isinstance(outcome, Status):
             return outcome
-        history.append(outcome)
-        if has_callback and _stops(callback, run, outcome, form):
+        record.add(run, outcome)
+        if has_callback and _stops(record, run, outcome):
             return Status.STOPPED
 
 
-def _stops(callback: Callback | None, run: Run, entry: Entry, form: Structure) -> bool:
+def _stops(record: _Record, run: Run, entry: Entry) -> bool:
     shown = run.clock.seconds()
-    stop = callback is not None and _returns_true(callback, run.point, entry, form)
+    stop = record.call(run.point, entry)
     if run.group is not None:
         stop = bool(run.group.broadcast(stop))  # the callback of rank 0 decides for all
     run.clock.forget_since(shown)
     return stop
 
 
-def _returns_true(callback: Callback, point: Point, entry: Entry, form: Structure) -> bool:
+def _returns_true(callback: Callback | None, point: Point, entry: Entry, form: Structure) -> bool:
+    if callback is None:  # of another process only
+        return False
     progress = Progress(entry.row(), point.value, point.grad_norm, point.aux, point.x, form)
     try:
         answer = callback(progress)
@@ -214,17 +263,15 @@ def _is_true(answer: object) -> bool:
     return kind in ("bool", "torch.bool") and bool(answer)
 
 
-def _result(
-    run: Run, status: Status, limits: Limits, history: list[Entry], form: Structure
-) -> Result:
+def _result(run: Run, status: Status, limits: Limits, record: _Record) -> Result:
     last = run.here()
     run.point.release()
-    rows = [entry.row() for entry in (*history, last)]
+    rows, form = [entry.row() for entry in (*record.history, last)], record.form
     if status not in (Status.CONVERGED, Status.GTOL_REL, Status.STOPPED) and _seems_unbounded(
         rows, run.point.x.dtype
     ):
         status = Status.UNBOUNDED
-    return Result(
+    result = Result(
         x=form.restored(run.point.x),
         value=last.value,
         grad_norm=last.grad_norm,
@@ -236,7 +283,11 @@ def _result(
         history=rows,
         aux=run.point.aux,
         advice=_advice(status, run, limits),
+        path=None if record.path is None else [*map(form.restored, (form.start, *record.path))],
     )
+    if record.display is not None:
+        record.display.close(result.message)
+    return result
 
 
 _BUDGETS = {

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from firstish.interface.plot import draw
+from firstish.interface.table import frame, html
 from firstish.methods.base import Step
 from firstish.objectives.structure import Structure
 
@@ -113,6 +115,8 @@ class Result:
         grad_norm: |g(x)|.
         status: how the run ended; its value is a sentence.
         advice: what to do to get further, if anything.
+        path: every point in the form of `x0`, if it was asked for: `path[k]` belongs to
+            `history[k]`.
         iterations: steps taken.
         oracle_calls: the total cost, in the paper's unit.
         passes: the total cost, in actual forward passes.
@@ -132,6 +136,7 @@ class Result:
     history: Sequence[Row]
     aux: Any = None
     advice: str = ""
+    path: Sequence[Any] | None = None
 
     def __repr__(self) -> str:
         return f"Result({self.status.name}: {self.message} {_shape(self.x)})"
@@ -153,6 +158,43 @@ class Result:
             f"{self.iterations} iterations and {self.oracle_calls:g} oracle calls."
         )
         return " ".join(filter(None, (self.status.value, numbers, self.advice)))
+
+    def plot(
+        self, y: str = "value", *, x: str = "oracle_calls", ax: Any = None, **line: Any
+    ) -> Any:
+        """Draw the history with matplotlib, on a logarithmic scale where all values are positive.
+
+        Args:
+            y: "value" (f), "grad_norm", "step_size" or "scale".
+            x: "oracle_calls", "iteration", "passes" or "seconds".
+            ax: the axes to draw into; new ones by default.
+            line: settings of the line, such as `label` and `color`.
+
+        Returns:
+            The axes.
+        """
+        return draw(self.history, y, x, ax, **line)
+
+    def to_frame(self) -> Any:
+        """The history as a pandas data frame: a line for each point, the iteration as index."""
+        return frame([row.to_dict() for row in self.history])
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        return html(
+            f"Result: {self.status.name}",
+            {
+                "message": " ".join(filter(None, (self.status.value, self.advice))),
+                "success": str(self.success),
+                "f": f"{self.value:.6g}",
+                "|g|": f"{self.grad_norm:.3g}",
+                "x": _shape(self.x),
+                "iterations": str(self.iterations),
+                "oracle calls": f"{self.oracle_calls:g}",
+                "passes": f"{self.passes:g}",
+                "seconds": f"{self.seconds:.3g}",
+            },
+        )
 
 
 def _shape(x: Any) -> str:

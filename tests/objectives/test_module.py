@@ -47,21 +47,45 @@ def test_the_vector_is_the_parameters_in_order(data):
     torch.testing.assert_close(point.grad, parameters_to_vector(g), rtol=1e-14, atol=1e-15)
 
 
-def test_the_module_keeps_its_own_numbers_until_the_end(data):
+def test_the_module_holds_the_new_point_in_a_callback_and_at_the_end(data):
     model = net()
-    before, grads = bits(model), [p.grad for p in model.parameters()]
+    grads = [p.grad for p in model.parameters()]
     objective = ModuleObjective(model, mse_loss, *data)
     seen = []
-    result = firstish.minimize(
-        objective,
-        model,
-        max_iterations=3,
-        callback=lambda progress: seen.append(same_bits(bits(model), before)),
-    )
-    assert seen == [True] * 3
+
+    def callback(progress):
+        assert torch.equal(parameters_to_vector(model.parameters()), progress.x)
+        loss = mse_loss(model(data[0]), data[1]).item()
+        assert loss == pytest.approx(progress.value, rel=1e-14)
+        seen.append(loss)
+
+    result = firstish.minimize(objective, model, max_iterations=3, callback=callback)
+    assert len(set(seen)) == 3
     assert torch.equal(parameters_to_vector(model.parameters()), result.x)
     assert grads == [p.grad for p in model.parameters()] == [None] * 4
     assert mse_loss(model(data[0]), data[1]).item() == pytest.approx(result.value, rel=1e-14)
+
+
+def test_a_callback_that_uses_the_module_changes_nothing(data):
+    def meddle(progress):
+        for module in (model, model[1]):
+            module.eval()
+        with torch.no_grad():
+            model.train()(data[0] + 5)  # moves the statistics of BatchNorm
+            model.eval()
+            for parameter in model.parameters():
+                parameter.zero_()
+
+    results = []
+    for callback in (None, meddle):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 2))
+        objective = ModuleObjective(model, mse_loss, *data)
+        results.append(firstish.minimize(objective, model, max_iterations=5, callback=callback))
+        assert all(module.training for module in model.modules())
+        results.append(bits(model))
+    assert torch.equal(results[0].x, results[2].x)
+    assert same_bits(results[1], results[3])
 
 
 def test_a_tensor_start_leaves_the_module_alone(data):

@@ -26,7 +26,11 @@ LAYERS = [
     {"scipy"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
-LATE = {"firstish.scipy.method": {"scipy"}}  # imported by a function: they are extras
+LATE = {  # imported by a function: they are extras
+    "firstish.scipy.method": {"scipy"},
+    "firstish.interface.plot": {"matplotlib"},
+    "firstish.interface.table": {"pandas"},
+}
 # The runner and the doors that need an extra: the library knows nothing of them.
 TOP = {"experiments", "cli", "__main__", "sklearn"}
 

@@ -22,6 +22,8 @@ _INSTEAD = {
     "use `method=LazyStep(memory=...)`": "history_size maxcor memory m",
     "use `method=ScaledGradient(line_search=Armijo(...))`": "line_search line_search_fn rho theta",
     "use `method=ScaledGradient(...)`, which has it": "scaling sigma s_lpc s_nc",
+    "use `progress=True`": "verbose disp iprint show",
+    "use `path=True`": "return_all allvecs",
     "use `method`": "optimizer solver algorithm stepper",
     "use `ModuleObjective(..., weight_decay=...)` as fun": "weight_decay l2",
     "constraints are not supported: add a penalty to fun": "constraints",

@@ -17,8 +17,9 @@ from firstish.objectives.rng import Replay
 class ModuleObjective(AutogradObjective):
     """f(x) = loss_fn(model(inputs), targets) + weight_decay/2 |x|^2, x the trainable parameters.
 
-    The model's own parameters are read at the start and written at the end; its buffers are
-    updated once per accepted point. Tied parameters count once, frozen ones are constants.
+    The model's own parameters are read at the start, and written before each callback and at the
+    end; its buffers are updated once per accepted point. Tied parameters count once, frozen ones
+    are constants.
 
     Args:
         model: the module. Its mode (train or eval) does not change; dropout uses one mask per

@@ -1,0 +1,28 @@
+"""A module that a callback uses, and what the run needs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def unchanged(model: nn.Module) -> Iterator[None]:
+    """Restore the modes and buffers of a module after the block.
+
+    A callback that evaluates the model in training mode updates BatchNorm's statistics, and one
+    that calls `model.eval()` may not call `model.train()`. Neither may change the run.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
