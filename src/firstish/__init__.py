@@ -35,6 +35,7 @@ from firstish.optim import ScaledGD
 from firstish.result import Progress, Result, Row, Status
 from firstish.scaling import Curvature
 from firstish.scipy.method import scipy_method
+from firstish.spectrum import Eigenpair, curvature, hvp, largest_eigenvalue
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,7 @@ __all__ = [
     "Armijo",
     "Curvature",
     "Direction",
+    "Eigenpair",
     "FiniteSum",
     "FunctionObjective",
     "HessianSample",
@@ -74,8 +76,11 @@ __all__ = [
     "Step",
     "Summed",
     "baselines",
+    "curvature",
     "estimate_max_lipschitz",
     "families",
+    "hvp",
+    "largest_eigenvalue",
     "minimize",
     "scipy_method",
     "theory",

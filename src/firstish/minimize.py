@@ -118,7 +118,7 @@ def minimize(
         max_seconds=max_seconds,
     )
     chosen = method_of(method, "minimize")
-    objective, form = _start(fun, x0, args, product)
+    objective, form = objective_of(fun, x0, args, product)
     _require_same(objective, chosen, limits)
     owner = objective if isinstance(x0, nn.Module) else None
     group = getattr(objective, "group", None)
@@ -316,7 +316,7 @@ def _seems_unbounded(rows: Sequence[Row], dtype: torch.dtype) -> bool:
     return rows[-1].value < -max(1.0, abs(rows[0].value)) / torch.finfo(dtype).eps
 
 
-def _start(
+def objective_of(
     fun: Callable[..., object] | Objective, x0: Any, args: Any, product: Mode | None
 ) -> tuple[Objective, Structure]:
     """The objective, and the form of x0 with the starting point as a vector."""

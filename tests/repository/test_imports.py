@@ -23,7 +23,7 @@ LAYERS = [
     {"result"},
     {"loop"},
     {"minimize", "optim"},
-    {"scipy"},
+    {"scipy", "spectrum"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 LATE = {  # imported by a function: they are extras
@@ -158,6 +158,9 @@ def test_the_public_doors_have_an_example():
         firstish.LinearModel,
         firstish.NumpyObjective,
         firstish.scipy_method,
+        firstish.hvp,
+        firstish.curvature,
+        firstish.largest_eigenvalue,
     ]
     assert all(">>>" in door.__doc__ for door in doors)
 
