@@ -15,6 +15,7 @@ from pathlib import Path
 
 from claims import CLAIMS, WORDS, Verdict, judge
 
+from firstish.experiments.report.command import words
 from firstish.experiments.report.figures import draw_all
 from firstish.experiments.report.summary import GAPS, Line, Reached, Summary, summarise
 from firstish.experiments.storage.sessions import every
@@ -55,18 +56,9 @@ def percent(value: float | None) -> str:
 
 
 def command(run: dict) -> str:
-    """What to type for the same run."""
-    words = [f"OMP_NUM_THREADS={run['threads']} firstish run", run["problem"]]
-    words += [f"--method {key}" for key in run["methods"]]
-    words += [f"--budget {run['budget']}", f"--gtol {run['gtol']:g}"]
-    words += [f"--seed {run['seed']}"] if run["seed"] else []
-    own = str(get(run["problem"]).dtype).removeprefix("torch.")
-    words += [f"--dtype {run['dtype']}"] if run["dtype"] != own else []
-    words += [f"--subset {run['subset']}"] if run["subset"] is not None else []
-    words += [f"--chunk-size {run['chunk_size']}"] if run["chunk_size"] is not None else []
-    words += ["--processor-time"] if run.get("processor_time") else []
+    """What to type for the same run, in lines of 90 characters."""
     lines, line = [], ""
-    for word in words:
+    for word in words(run):
         if len(line) + len(word) > 90:
             lines.append(line)
             line = "   "

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from itertools import pairwise
 
 import pytest
 from typer.testing import CliRunner
@@ -50,9 +51,29 @@ def test_the_page_stands_alone_and_holds_the_numbers(folder):
     data = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.S)
     curves = json.loads(data.group(1).replace("<\\/", "</"))
     assert [c["label"] for c in curves] == ["CGMR", "MRCG", "CG", "MR", "L-BFGS, torch", "PoNo"]
-    assert all(len(c["oracle_calls"]) == len(c["gap"]) == len(c["best"]) for c in curves)
+    assert all(len(c["oracle_calls"]) == len(c["gap"]) for c in curves)
+    (pono,) = [c["value"] for c in curves if c["label"] == "PoNo"]
+    assert all(after <= before for before, after in pairwise(pono))
+    assert "The objective of PoNo is the best so far." in markup
+    assert len(page) < 4e6
     looks = {(c["colour"], c["dash"]) for c in curves}
     assert len(looks) == len(curves)
+
+
+def test_the_page_begins_with_what_it_takes_to_repeat_the_run(folder):
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    (facts,) = re.findall(r'<dl class="facts">(.*?)</dl>', page)
+    told = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", facts))
+    assert list(told) == ["command", "seed", "date", "versions", "machine"]
+    threads = f"OMP_NUM_THREADS={run['threads']} firstish run digits-logistic "
+    assert told["command"].startswith(threads + "--method cgmr --method mrcg")
+    assert told["date"] == run["started"]
+    assert told["versions"] == f"firstish {run['firstish']}, torch {run['torch']}, " + (
+        f"python {run['python']}"
+    )
+    assert told["machine"].startswith(f"{run['processor']}, {run['machine']}, ")
+    assert page.index('<dl class="facts">') < page.index("<table")
 
 
 @pytest.mark.parametrize(

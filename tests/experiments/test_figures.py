@@ -1,21 +1,26 @@
 """The figures hold the records, and are read without colour."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.text import Text
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments import runner
 from firstish.experiments.methods import METHODS, PANEL, parse_choice
 from firstish.experiments.observers import Silent
 from firstish.experiments.report.curves import best_so_far, thin
+from firstish.experiments.report.dark import BACK, INK, darken
 from firstish.experiments.report.figures import FIGURES, MARKERS
 from firstish.experiments.report.summary import summarise
 from firstish.experiments.settings import Settings
+from firstish.experiments.styles import BLACK, GREEN, on_dark
 from firstish.problems.base import Options
 
-RUN = ("cgmr", "mrcg", "cg", "mr", "gm", "adam@0.01", "line-search", "pono", "lbfgs")
+RUN = ("lazy", "cgmr", "mrcg", "cg", "mr", "gm", "adam@0.01", "line-search", "pono", "lbfgs")
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +87,50 @@ def test_pono_is_shown_with_its_best_so_far(draw, summary):
 
 def test_all_scalings_and_the_seconds(draw, summary):
     scalings = draw("scalings").axes[0]
-    assert [line.get_label() for line in scalings.lines] == ["CGMR", "MRCG", "CG", "MR", "GM"]
+    assert [line.get_label() for line in scalings.lines] == [
+        "Lazy step",
+        "CGMR",
+        "MRCG",
+        "CG",
+        "MR",
+        "GM",
+    ]
     along, up = curve(draw("time").axes[0], "L-BFGS, torch")
     rows = summary.rows["lbfgs"]
     assert (along, up) == (column(rows, "seconds"), column(rows, "value"))
+
+
+@pytest.mark.parametrize("name", ["main", "pono", "scalings", "cg", "mr", "time", "gap"])
+def test_the_default_method_is_in_every_figure(draw, summary, name):
+    field = "grad_norm" if name == "mr" else "value"
+    _, up = curve(draw(name).axes[0], "Lazy step")
+    wanted = column(summary.rows["lazy"], field)
+    assert len(up) > 2
+    assert up == (wanted if name != "gap" else [v - summary.lowest for v in wanted][: len(up)])
+
+
+def test_a_panel_of_unit_steps_alone_is_left_out(summary):
+    (spread, unit) = (
+        replace(summary, rows={**summary.rows, "cg": [r | {"step_size": s} for r in rows]})
+        for s, rows in ((0.5, summary.rows["cg"]), (1.0, summary.rows["cg"]))
+    )
+    assert [len(FIGURES["cg"](s).axes) for s in (spread, unit)] == [3, 2]
+    plt.close("all")
+
+
+def test_the_dark_figure_is_the_same_in_other_colours(draw):
+    figure = draw("pono")
+    lines = figure.axes[0].lines
+    before = [(line.get_label(), line.get_linestyle(), line.get_marker()) for line in lines]
+    data = [list(line.get_ydata()) for line in lines]
+    darken(figure)
+    assert before == [(line.get_label(), line.get_linestyle(), line.get_marker()) for line in lines]
+    assert data == [list(line.get_ydata()) for line in lines]
+    colours = {line.get_label(): to_hex(line.get_color()) for line in lines}
+    assert colours["L-BFGS, torch"] == on_dark(BLACK).lower() != BLACK
+    assert colours["PoNo (best so far)"] == GREEN.lower()
+    assert to_hex(figure.get_facecolor()) == BACK
+    assert {to_hex(text.get_color()) for text in figure.findobj(Text)} == {INK}
 
 
 @pytest.mark.parametrize("name", ["main", "pono", "scalings", "time", "gap"])

@@ -97,7 +97,7 @@ def test_settings_are_the_papers(name, dtype, sigma, rho, gtol, budget, scaling,
 def test_settings_that_are_ours():
     problem = get("mushrooms")
     assert INITIAL_STEPS == (0.1, 1.0, 10.0, 100.0)
-    assert problem.panel[2:] == tuple(f"line-search-full@{step:g}" for step in INITIAL_STEPS)
+    assert problem.panel[3:] == tuple(f"line-search-full@{step:g}" for step in INITIAL_STEPS)
     assert problem.sigma == get("digits-logistic").sigma == 0
     assert dict(get("digits-mlp").grids) == GRIDS
     for name in (*SMALL, "mushrooms"):

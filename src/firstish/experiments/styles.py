@@ -38,10 +38,10 @@ class Style:
     dash: str
     marker: str
 
-    @property
-    def on_dark(self) -> str:
-        """The colour on a dark page."""
-        return _ON_DARK.get(self.colour, self.colour)
+
+def on_dark(colour: str) -> str:
+    """A colour of the palette as it is on a dark page."""
+    return _ON_DARK.get(colour.upper(), colour)
 
 
 def by_position(position: int) -> Style:

@@ -50,5 +50,5 @@ MUSHROOMS = Problem(
     gtol=1e-6,
     budget=10_000,
     grids={"adam": (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)},
-    panel=("cgmr", "mrcg", *(f"line-search-full@{step:g}" for step in INITIAL_STEPS)),
+    panel=("lazy", "cgmr", "mrcg", *(f"line-search-full@{step:g}" for step in INITIAL_STEPS)),
 )

@@ -14,8 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from firstish.experiments.methods import METHODS, Family, MethodSpec, parse_choice
+from firstish.experiments.methods import DEFAULT, METHODS, Family, MethodSpec, parse_choice
 from firstish.experiments.report.curves import best_so_far, spaced, thin, window
+from firstish.experiments.report.dark import darken
 from firstish.experiments.report.summary import Summary
 from firstish.experiments.storage.files import replacing
 from firstish.problems import get
@@ -47,53 +48,67 @@ Draw = Callable[[Summary], Figure | None]
 
 
 def draw_all(summary: Summary, out: Path) -> list[Path]:
-    """Draw every figure the run has the methods for into OUT/figures; the PNG files."""
+    """Draw every figure the run has the methods for into OUT/figures; the PNG files on white.
+
+    Beside each NAME.png are NAME.pdf and, for the dark page, dark/NAME.png.
+    """
     written = []
     for name, draw in FIGURES.items():
         figure = draw(summary)
         if figure is None:
             continue
-        for kind in ("png", "pdf"):
-            path = out / "figures" / f"{name}.{kind}"
-            with replacing(path) as file:
-                figure.savefig(file, format=kind, dpi=DPI)
-            figure.set_layout_engine("none")  # laid out once, alike in both
-            written.append(path)
+        path = out / "figures" / f"{name}.png"
+        _save(figure, path)
+        figure.set_layout_engine("none")  # laid out once, alike in all
+        _save(figure, path.with_suffix(".pdf"))
+        darken(figure)
+        _save(figure, dark_of(path))
         plt.close(figure)
-    return [p for p in written if p.suffix == ".png"]
+        written.append(path)
+    return written
+
+
+def dark_of(path: Path) -> Path:
+    """The file of the same figure for the dark page."""
+    return path.parent / "dark" / path.name
+
+
+def _save(figure: Figure, path: Path) -> None:
+    with replacing(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=DPI, facecolor=figure.get_facecolor())
 
 
 def _main(summary: Summary) -> Figure | None:
-    """Objective, scale and step size of the scaling the paper shows."""
-    return _three(summary, _headline(summary), ("rival",))
+    """The paper's scaling and its rivals; its scale and, unless all are 1, its step sizes."""
+    return _panels(summary, _headline(summary), ("rival",))
 
 
 def _pono(summary: Summary) -> Figure | None:
-    """The same with PoNo, its best value so far in bold."""
-    if not _present(summary, ("pono",)):
-        return None
-    return _three(summary, _headline(summary), ("rival", "pono"))
+    """The same objectives with PoNo, its best value so far in bold."""
+    keys = [_headline(summary), *_present(summary, ("rival", "pono"))]
+    return _one(summary, keys, "oracle_calls") if _present(summary, ("pono",), False) else None
 
 
 def _cg(summary: Summary) -> Figure | None:
-    """Objective, scale and step size of the CG scaling."""
-    return _three(summary, "cg", ())
+    """CG and the default method; the scale of CG and, unless all are 1, its step sizes."""
+    return _panels(summary, "cg", ())
 
 
 def _mr(summary: Summary) -> Figure | None:
-    """Gradient norm, scale and step size of the MR scaling."""
-    return _three(summary, "mr", (), field="grad_norm")
+    """Gradient norm of MR and the default; MR's scale and, unless all are 1, its step sizes."""
+    return _panels(summary, "mr", (), field="grad_norm")
 
 
 def _scalings(summary: Summary) -> Figure | None:
-    """All scalings against each other."""
+    """All scalings and the default method."""
+    if len(_present(summary, ("scaling",), False)) < 2:
+        return None
     return _one(summary, _present(summary, ("scaling",)), "oracle_calls")
 
 
 def _time(summary: Summary) -> Figure | None:
     """Objective against seconds."""
-    shown = {_headline(summary), *_present(summary, ("rival",))}
-    return _one(summary, [k for k in summary.rows if k in shown and summary.rows[k]], "seconds")
+    return _one(summary, [_headline(summary), *_present(summary, ("rival",))], "seconds")
 
 
 def _gap(summary: Summary) -> Figure | None:
@@ -104,7 +119,7 @@ def _gap(summary: Summary) -> Figure | None:
 def _backtracking(summary: Summary) -> Figure | None:
     """Line search from several first steps against the scaled gradient (mushrooms)."""
     keys = _present(summary, ("first-step",))
-    if len(keys) < 2:
+    if len(_present(summary, ("first-step",), False)) < 2:
         return None
     figure, axes = _canvas(1, 7.2)
     means = {line.key: line.backtracks or 0.0 for line in summary.lines}
@@ -134,9 +149,10 @@ def _headline(summary: Summary) -> str:
     return get(summary.run["problem"]).scaling.lower()
 
 
-def _present(summary: Summary, families: Sequence[Family]) -> list[str]:
-    """The methods of these families that have rows."""
-    return [k for k in summary.rows if _spec(k).family in families and summary.rows[k]]
+def _present(summary: Summary, families: Sequence[Family], default: bool = True) -> list[str]:
+    """The methods of these families, and the default of `minimize`, that have rows."""
+    kept = (k for k in summary.rows if _spec(k).family in families or (default and k == DEFAULT))
+    return [k for k in kept if summary.rows[k]]
 
 
 def _spec(key: str) -> MethodSpec:
@@ -150,35 +166,38 @@ def _canvas(panels: int, width: float) -> tuple[Figure, list[Axes]]:
     return figure, list(axes[0])
 
 
-def _three(
+def _panels(
     summary: Summary, scaled: str, rivals: Sequence[Family], field: str = "value"
 ) -> Figure | None:
+    """Curves, scales and step sizes; without the step sizes where all of them are 1."""
     steps = [r for r in summary.rows.get(scaled, []) if r["scale"] is not None]
     if not steps:
         return None
-    figure, axes = _canvas(3, 13)
+    units = all(r["step_size"] == 1 for r in steps)
+    figure, axes = _canvas(2 if units else 3, 9 if units else 13)
     drawn = [scaled, *_present(summary, rivals)]
     _frame(axes[0], summary, drawn, "oracle_calls", field)
     for key in drawn:
         _curve(axes[0], summary, key, "oracle_calls", field)
     _crosses(axes[0], [(r["oracle_calls"], r[field]) for r in steps if r["curvature"] == "NC"])
-    _per_iteration(axes[1], steps, "scale", scaled)
-    _per_iteration(axes[2], steps, "step_size", scaled)
     names = {"value": "objective", "grad_norm": "gradient norm"}
     _label(axes[0], "oracle calls", names[field])
-    if rivals:
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, **_LEGEND, **_BELOW)
-    _label(axes[1], "iteration", "scale s")
-    _label(axes[2], "iteration", "step size α")
-    if not rivals and axes[2].get_legend_handles_labels()[1]:
-        axes[2].legend(fontsize=8)
-    for axis, letter in zip(axes, "abc", strict=True):
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, **_LEGEND, **_BELOW)
+    _per_iteration(axes[1], steps, "scale", scaled)
+    _label(axes[1], "iteration", "scale s; α = 1 at every step" if units else "scale s")
+    if not units:
+        _per_iteration(axes[2], steps, "step_size", scaled)
+        _label(axes[2], "iteration", "step size α")
+    for axis, letter in zip(axes, "abc", strict=False):
         axis.set_title(f"({letter})", loc="left", fontsize=10)
     return _titled(figure, summary, parse_choice(scaled).label)
 
 
-def _one(summary: Summary, keys: Sequence[str], abscissa: str, gap: bool = False) -> Figure | None:
+def _one(
+    summary: Summary, wanted: Sequence[str], abscissa: str, gap: bool = False
+) -> Figure | None:
+    keys = [key for key in summary.rows if key in wanted and summary.rows[key]]
     values = {r["value"] for key in keys for r in summary.rows[key]}
     if len(keys) < 2 or len(values) < 2:  # no method has moved
         return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import html
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from string import Template
@@ -11,18 +13,24 @@ from typing import Any
 
 import numpy as np
 from matplotlib.markers import MarkerStyle
+from PIL import Image
 from plotly.offline import get_plotlyjs
 
 from firstish.experiments import winners
 from firstish.experiments.console import cells, headers, ranked
-from firstish.experiments.methods import METHODS, parse_choice
+from firstish.experiments.methods import METHODS, Choice, parse_choice
+from firstish.experiments.report.command import words
 from firstish.experiments.report.curves import best_so_far, thin
-from firstish.experiments.report.figures import DPI, FIGURES, MARKERS
+from firstish.experiments.report.figures import DPI, FIGURES, MARKERS, dark_of
 from firstish.experiments.report.summary import UNFINISHED, Summary
 from firstish.experiments.storage import files, plain_json, sessions
+from firstish.experiments.styles import on_dark
 from firstish.problems import get
 
 _FIELDS = ("oracle_calls", "seconds", "iteration", "value", "grad_norm", "scale", "step_size")
+_POINTS = 700  # of a curve: more than the chart has pixels for
+_DIGITS = 7  # of a number in the chart
+_COLOURS = 64  # of a figure: as a palette it takes a third of the bytes
 
 _CAPTION = (
     "Oracle calls until f is at most lowest + gap (f0 - lowest), and until the gradient norm is at "
@@ -45,21 +53,39 @@ def write_report(summary: Summary, figures: list[Path], out: Path) -> Path:
     page = template.substitute(
         title=html.escape(f"{problem.title}: {len(summary.lines)} methods"),
         lead=html.escape(_lead(summary)),
+        facts=_pairs(_facts(summary.run)),
         caption=_CAPTION,
         table=_table(headers(summary), [cells(line) for line in ranked(summary)]),
         tuning=_tuning(summary),
         figures="\n".join(_figure(path) for path in figures),
-        settings="".join(
-            f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(_text(v))}</dd>"
-            for k, v in {**_settings(summary.run), "objective": problem.formula}.items()
-        ),
-        plotly=get_plotlyjs(),
+        settings=_pairs({**_settings(summary.run), "objective": problem.formula}),
+        plotly=base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode(),
+        best_so_far=html.escape(_best_so_far(summary)),
         data=plain_json.dumps(_curves(summary)).replace("</", "<\\/"),
     )
     path = out / "report.html"
     with files.replacing(path) as file:
         file.write(page.encode())
     return path
+
+
+def _facts(run: dict[str, Any]) -> dict[str, str]:
+    """What a reader needs to judge or repeat the run."""
+    seen = {k: sessions.every(run, k) if k in run else "unknown" for k in sessions.versions()}
+    return {
+        "command": " ".join(words(run)),
+        "seed": str(run["seed"]),
+        "date": str(run.get("started", "unknown")),
+        "versions": ", ".join(f"{k} {seen[k]}" for k in ("firstish", "torch", "python")),
+        "machine": f"{seen['processor']}, {seen['machine']}, threads: {seen['threads']}, "
+        f"processes: {run['processes']}, {run['dtype']} on {run['device']}",
+    }
+
+
+def _pairs(told: dict[str, Any]) -> str:
+    return "".join(
+        f"<dt>{html.escape(str(k))}</dt><dd>{html.escape(_text(v))}</dd>" for k, v in told.items()
+    )
 
 
 def _settings(run: dict[str, Any]) -> dict[str, Any]:
@@ -94,7 +120,7 @@ def _table(names: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
         + "</tr>"
         for line in lines
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _tuning(summary: Summary) -> str:
@@ -111,16 +137,30 @@ def _tuning(summary: Summary) -> str:
 
 
 def _figure(path: Path) -> str:
-    content = path.read_bytes()
-    picture = base64.b64encode(content).decode()
-    pixels = int.from_bytes(content[16:20], "big")  # a PNG says its width there
+    pixels = int.from_bytes(path.read_bytes()[16:20], "big")  # a PNG says its width there
     caption = html.escape(" ".join((FIGURES[path.stem].__doc__ or path.stem).split()))
     return (
-        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{caption}">'
+        f'<figure><div class="scroll" tabindex="0" role="region" aria-label="{caption}"><picture>'
+        f'<source media="(prefers-color-scheme: dark)" srcset="{_embedded(dark_of(path))}">'
         f'<img width="{round(pixels * 96 / DPI)}" '
         f'alt="{caption} The table above holds its results as numbers." '
-        f'src="data:image/png;base64,{picture}"></div><figcaption>{caption}</figcaption></figure>'
+        f'src="{_embedded(path)}"></picture></div><figcaption>{caption}</figcaption></figure>'
     )
+
+
+def _embedded(path: Path) -> str:
+    """A PNG as a data URL, with fewer colours."""
+    small = io.BytesIO()
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(_COLOURS).save(small, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(small.getvalue()).decode()}"
+
+
+def _best_so_far(summary: Summary) -> str:
+    """A sentence about the methods whose objective rises in between; empty if there are none."""
+    choices = map(parse_choice, summary.rows)
+    labels = [c.label for c in choices if METHODS[c.name].non_monotone]
+    return f"The objective of {' and '.join(labels)} is the best so far." if labels else ""
 
 
 def _positive(value: float) -> float | None:
@@ -130,19 +170,28 @@ def _positive(value: float) -> float | None:
 def _curves(summary: Summary) -> list[dict[str, Any]]:
     out = []
     for position, (key, all_rows) in enumerate(summary.rows.items()):
-        rows = thin(all_rows)
         choice = parse_choice(key)
+        rows = thin(_shown(choice, all_rows), _POINTS)
         style = choice.style(position)
-        curve: dict[str, Any] = {f: [r[f] for r in rows] for f in _FIELDS}
-        best = dict(zip((r["iteration"] for r in all_rows), best_so_far(all_rows), strict=True))
-        curve["gap"] = [_positive(r["value"] - (summary.lowest or 0.0)) for r in rows]
-        curve["best"] = [_positive(best[r["iteration"]] - (summary.lowest or 0.0)) for r in rows]
+        curve: dict[str, Any] = {f: [_rounded(r[f]) for r in rows] for f in _FIELDS}
+        curve["gap"] = [_rounded(_positive(r["value"] - (summary.lowest or 0.0))) for r in rows]
         curve["negative"] = [k for k, r in enumerate(rows) if r["curvature"] == "NC"]
-        curve.update(label=choice.label, colour=style.colour, dark=style.on_dark)
+        curve.update(label=choice.label, colour=style.colour, dark=on_dark(style.colour))
         curve.update(dash=style.dash, marker=style.marker, outline=_outline(style.marker))
         curve["shown"] = METHODS[choice.name].panel is not None
         out.append(curve)
     return out
+
+
+def _shown(choice: Choice, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, with the best value so far where a method is not monotone."""
+    if not METHODS[choice.name].non_monotone:
+        return rows
+    return [{**r, "value": best} for r, best in zip(rows, best_so_far(rows), strict=True)]
+
+
+def _rounded(value: float | None) -> float | None:
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 
 def _outline(marker: str) -> str:
