@@ -72,7 +72,10 @@ def test_the_page_begins_with_what_it_takes_to_repeat_the_run(folder):
     assert told["versions"] == f"firstish {run['firstish']}, torch {run['torch']}, " + (
         f"python {run['python']}"
     )
-    assert told["machine"].startswith(f"{run['processor']}, {run['machine']}, ")
+    assert told["machine"] == (
+        f"processor {run['processor']}, machine {run['machine']}, threads {run['threads']}, "
+        "processes 1, device cpu, dtype float64"
+    )
     assert page.index('<dl class="facts">') < page.index("<table")
 
 

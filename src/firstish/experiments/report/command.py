@@ -27,8 +27,9 @@ def words(run: dict[str, Any]) -> list[str]:
     }
     named = [] if tuple(run["methods"]) == (problem.panel or PANEL) else run["methods"]
     changed = [(k, run[k]) for k, default in own.items() if run.get(k, default) != default]
+    threads = f"OMP_NUM_THREADS={run['threads']} " if "threads" in run else ""
     return [
-        f"OMP_NUM_THREADS={run['threads']} firstish run",
+        f"{threads}firstish run",
         problem.name,
         *(f"--method {key}" for key in named),
         *(f"--{k.replace('_', '-')} {_text(value)}" for k, value in changed),

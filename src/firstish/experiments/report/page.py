@@ -70,15 +70,19 @@ def write_report(summary: Summary, figures: list[Path], out: Path) -> Path:
 
 
 def _facts(run: dict[str, Any]) -> dict[str, str]:
-    """What a reader needs to judge or repeat the run."""
-    seen = {k: sessions.every(run, k) if k in run else "unknown" for k in sessions.versions()}
+    """What a reader needs to judge or repeat the run; older runs have not recorded all of it."""
+    versions = {name: sessions.every(run, name) for name in sessions.versions() if name in run}
+    seen = {**run, **versions}
+
+    def told(*names: str) -> str:
+        return ", ".join(f"{name} {seen.get(name, 'unknown')}" for name in names)
+
     return {
         "command": " ".join(words(run)),
-        "seed": str(run["seed"]),
-        "date": str(run.get("started", "unknown")),
-        "versions": ", ".join(f"{k} {seen[k]}" for k in ("firstish", "torch", "python")),
-        "machine": f"{seen['processor']}, {seen['machine']}, threads: {seen['threads']}, "
-        f"processes: {run['processes']}, {run['dtype']} on {run['device']}",
+        "seed": str(seen.get("seed", "unknown")),
+        "date": str(seen.get("started", "unknown")),
+        "versions": told("firstish", "torch", "python"),
+        "machine": told("processor", "machine", "threads", "processes", "device", "dtype"),
     }
 
 
