@@ -214,7 +214,7 @@ def index(pages: list[tuple[str, list[Verdict]]], out: Path) -> None:
     lines = [
         "# Results",
         "",
-        "Real runs on real data, and what they say of the paper's claims, by fixed words:",
+        "Runs on real data, and a verdict on each of the paper's claims, by fixed words:",
         "",
         *(f"- *{word}*: {meaning}" for word, meaning in WORDS.items()),
         "",

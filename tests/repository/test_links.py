@@ -117,3 +117,22 @@ def test_a_dead_link_is_seen(text):
 )
 def test_a_good_link_is_not_called_dead(text):
     assert dead(text, ROOT / "docs" / "index.md") == []
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "which-method.md",
+        "glossary.md#oracle-call",
+        "faq.md#where-is-weight-decay",
+        "gpu.md",
+        "mini-batches.md",
+        "logging.md",
+        "early-stopping.md",
+        "curvature.md",
+        "resume.md",
+        "large-data.md",  # several machines
+    ],
+)
+def test_a_common_question_is_one_click_from_the_start_page(target):
+    assert target in links((ROOT / "docs" / "index.md").read_text(encoding="utf-8"))

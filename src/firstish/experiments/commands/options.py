@@ -29,15 +29,23 @@ ProblemName = Annotated[
         help="A problem; `firstish list` names them.", autocompletion=completes(PROBLEMS)
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the last line alone.")]
-Json = Annotated[bool, typer.Option("--json", help="Print a summary in JSON, and nothing else.")]
-Budget = Annotated[int | None, typer.Option(help="Oracle calls a method.", min=1)]
-Gtol = Annotated[float | None, typer.Option(help="Stop when |g| is at most this.")]
-Seed = Annotated[int, typer.Option(help="For the initial parameters.")]
-Subset = Annotated[int | None, typer.Option(help="Use so many rows.", min=1)]
-Dtype = Annotated[str | None, typer.Option(help="float32 or float64.")]
-Device = Annotated[str, typer.Option(help="Where to compute.")]
-Data = Annotated[Path | None, typer.Option(help="Folder with data sets.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the last line.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only a summary, as JSON.")]
+Budget = Annotated[
+    int | None, typer.Option(help="Oracle calls per method. Default: the problem's.", min=1)
+]
+Gtol = Annotated[
+    float | None,
+    typer.Option(help="Stop when the gradient norm is at most this. Default: the problem's."),
+]
+Seed = Annotated[int, typer.Option(help="Seed of the initial parameters.")]
+Subset = Annotated[int | None, typer.Option(help="Use only so many rows. Default: all.", min=1)]
+Dtype = Annotated[str | None, typer.Option(help="float32 or float64. Default: the problem's.")]
+Device = Annotated[str, typer.Option(help="Device to compute on.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the data sets. Default: FIRSTISH_DATA, then the cache."),
+]
 
 
 def make_settings(

@@ -22,7 +22,7 @@ from firstish.experiments.winners import grids, write_markdown
 def report(
     folder: Annotated[Path, typer.Argument(help="A run folder.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where to write figures and page; the run folder if none.")
+        Path | None, typer.Option(help="Folder for figures and page. Default: the run folder.")
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,

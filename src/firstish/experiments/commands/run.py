@@ -49,7 +49,7 @@ def run(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help="May be repeated: cgmr, adam, adam@0.01, ... The standard panel if none.",
+            help="May be repeated: cgmr, adam, adam@0.01, ... Default: the standard panel.",
             autocompletion=completes(METHODS),
         ),
     ] = None,
@@ -63,29 +63,31 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Run folder; if none, runs/PROBLEM or the first free of runs/PROBLEM-2, ..."
+            help="Run folder. Default: runs/PROBLEM, or the first free of runs/PROBLEM-2, ..."
         ),
     ] = None,
     resume: Annotated[
         bool,
         typer.Option(
             "--resume",
-            help="Go on with that folder; --method adds to its methods. Without --out: with the "
-            "unfinished run of the problem in runs/, or the last one if all are finished.",
+            help="Resume that folder; --method adds to its methods. Without --out: the unfinished "
+            "run of the problem in runs/, or the last one if all are finished.",
         ),
     ] = False,
-    checkpoint_seconds: Annotated[float, typer.Option(help="How often to save.")] = 10.0,
+    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 10.0,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write DIR/tensorboard as it goes, too.")
+        bool,
+        typer.Option("--tensorboard", help="Also write TensorBoard events, to DIR/tensorboard."),
     ] = False,
     chunk_size: Annotated[
-        int | None, typer.Option(help="Rows of a network's data at a time; memory allows.", min=1)
+        int | None,
+        typer.Option(help="Rows per chunk of a network's data: fewer save memory.", min=1),
     ] = None,
     processor_time: Annotated[
         bool,
         typer.Option(
             "--processor-time",
-            help="Count the processor's seconds, not the wall's: for a busy machine.",
+            help="Measure processor time, not wall time: for a busy machine.",
         ),
     ] = False,
     timeout: Annotated[

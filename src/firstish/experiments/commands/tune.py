@@ -39,7 +39,7 @@ def tune(
     method: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"May be repeated: {', '.join(RATED)}. All with a grid if none.",
+            help=f"May be repeated: {', '.join(RATED)}. Default: all with a grid.",
             autocompletion=completes(RATED),
         ),
     ] = None,
