@@ -48,7 +48,7 @@ def test_the_numbers_of_readme_are_those_of_the_pages():
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     start = next(k for k, line in enumerate(lines) if line.startswith("| lowest objective"))
     pages = [lowest(p) for p in ("cifar10-logistic", "fashion-mlp", "imagenette-resnet")]
-    names = {"L-BFGS, 10 pairs": "L-BFGS"}
+    names = {"L-BFGS, 10 pairs": "L-BFGS", "lazy step, the default, with 10 pairs": "Lazy step"}
     names |= {"heavy ball": "Heavy ball", "line search, limited reset": "Line search, limited"}
     seen = 0
     for line in lines[start + 2 :]:
@@ -57,6 +57,9 @@ def test_the_numbers_of_readme_are_those_of_the_pages():
         name, *told = cells(line.replace("**", ""))
         for page, text in zip(pages, told, strict=True):
             key = re.sub(r", the paper's| alone|, tuned", "", name)
+            if names.get(key, key) not in page:
+                assert text == "not run", name
+                continue
             value, grid = page[names.get(key, key)]
             short = f"{float(value):.4f}"
             assert text == (short if grid == "-" else f"{short} (+{int(grid):,})"), (name, text)

@@ -1,0 +1,42 @@
+"""Extras and addresses are the same wherever they are named."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def project():
+    if sys.version_info < (3, 11):
+        pytest.skip("tomllib came with Python 3.11")
+    import tomllib
+
+    return tomllib.loads(text("pyproject.toml"))["project"]
+
+
+def test_the_extras_that_errors_name_are_in_readme(project):
+    source = "\n".join(p.read_text(encoding="utf-8") for p in ROOT.glob("src/**/*.py"))
+    named = {e for group in re.findall(r"firstish\[([\w,]+)\]", source) for e in group.split(",")}
+    assert named
+    assert named <= project["optional-dependencies"].keys()
+    assert named <= set(re.findall(r"\[(\w+)\]", text("README.md")))
+
+
+def test_there_is_one_address_of_the_repository(project):
+    home = project["urls"]["Repository"]
+    for name in ("README.md", "mkdocs.yml", "CITATION.cff", "docs/index.md"):
+        found = re.findall(r"https://github\.com/[\w-]*firstish[\w-]*/[\w-]+", text(name))
+        assert found, name
+        assert set(found) == {home}, name
+
+
+def test_readme_is_short():
+    assert len(text("README.md").splitlines()) < 120
