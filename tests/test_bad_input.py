@@ -65,7 +65,9 @@ def test_settings_out_of_range_are_refused_at_construction(name, value, message)
 @pytest.mark.parametrize("name", [name for name, *_ in OUT_OF_RANGE] + ["scaling"])
 def test_a_setting_of_the_method_is_not_one_of_the_optimizer(name):
     remedy = rf"method=ScaledGradient\(.*{name}=\.\.\.\)"
-    with pytest.raises(TypeError, match=rf"`ScaledGD\({name}=\.\.\.\)` is a setting of.*{remedy}"):
+    with pytest.raises(
+        TypeError, match=rf"`ScaledGD\({name}=...\)` is not an arg.*setting of.*{remedy}"
+    ):
         ScaledGD([parameter()], **{name: 0.1})
 
 
@@ -78,7 +80,14 @@ def test_a_setting_of_the_method_is_not_one_of_the_optimizer(name):
         ),
         ({"momentum": 0.9, "nesterov": True}, "has no momentum or nesterov: .* Omit it"),
         ({"betas": (0.9, 0.99)}, "has no betas"),
-        ({"eps": 1e-8}, r"`ScaledGD\(eps=...\)` is not an argument. It has params, lr, method"),
+        ({"eps": 1e-8}, r"`ScaledGD\(eps=...\)` is not an argument: omit it"),
+        ({"history_size": 5}, r"LazyStep\(memory=...\)"),
+        ({"line_search_fn": "strong_wolfe"}, "is a setting of the method"),
+        ({"max_iter": 20}, "call `step` as often"),
+        ({"maximize": True}, "negative loss"),
+        ({"weight_decay": 0.0}, "weight decay belongs into the loss"),
+        ({"reuse_values": True}, "use `reuse_value`"),
+        ({"colour": 1}, "It has params, lr, method, product, reuse_value, check"),
     ],
 )
 def test_keywords_of_other_optimizers_are_refused_with_advice(setting, message):
@@ -612,6 +621,7 @@ def test_the_check_can_be_switched_off():
     assert minimize(objective, torch.ones(2), max_iterations=1).iterations == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
 def test_torchs_own_randomness_is_replayed_and_no_difference():
     model = noisy(nn.Dropout(0.5))
     result = minimize(ModuleObjective(model, square, torch.ones(3, 2)), model, max_iterations=3)

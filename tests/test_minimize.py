@@ -180,6 +180,19 @@ def test_trials_that_are_never_finite_are_said(method):
     assert "f was not finite at any trial" in result.message
 
 
+@pytest.mark.parametrize("method", ["lazy", "CGMR"])
+def test_a_loss_that_becomes_random_after_the_start_is_said_at_its_end(method):
+    calls = []
+
+    def noisy(x):
+        calls.append(1)
+        return rosenbrock(x) + (len(calls) if len(calls) > 8 else 0)  # then it only rises
+
+    result = minimize(noisy, START, method=method)
+    assert result.status is Status.LINE_SEARCH
+    assert "f is not a function of x alone" in result.message
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_end_at_rounding_is_said_in_plain_words(dtype):
     result = minimize(lambda x: 1 + rosenbrock(x), START.to(dtype), gtol=1e-30)

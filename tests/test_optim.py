@@ -475,6 +475,26 @@ def test_one_dropout_mask_per_step_and_the_generator_moves_as_by_one_evaluation(
         assert torch.equal(torch.get_rng_state(), after)
 
 
+def test_one_dropout_mask_for_all_steps_is_warned_of_by_name(data):
+    model = net(nn.Dropout(0.5))
+    closure = closure_of(model, data)
+    with pytest.warns(UserWarning, match=r"^Dropout\(p=0.5.*draws random numbers"):
+        ScaledGD(model.parameters(), reuse_value=True).step(closure)
+    ScaledGD(model.parameters()).step(closure)  # a new mask in each step: no warning
+
+
+def test_a_state_of_another_size_is_refused(data):
+    model = net()
+    optimizer = ScaledGD(model.parameters())
+    optimizer.step(closure_of(model, data))
+    saved = optimizer.state_dict()
+    wide = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
+    with pytest.raises(ValueError, match=r"state of \d+ trainable parameters, but this.*has 32"):
+        ScaledGD(wide.parameters()).load_state_dict(saved)
+    ScaledGD(net().parameters()).load_state_dict(saved)
+
+
+@pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
 def test_with_reuse_one_dropout_mask_serves_the_run_and_the_generator_stays(data):
     model = net(nn.Dropout(0.5))
     twin = copy.deepcopy(model)
@@ -539,6 +559,7 @@ def through_a_file(state):
 @both
 @pytest.mark.parametrize("carry", [copy.deepcopy, through_a_file], ids=["memory", "file"])
 @pytest.mark.parametrize("kind", ["plain", "dropout", "backward"])
+@pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
 def test_resuming_in_the_middle_of_a_cycle_gives_the_same_bits(data, reuse, carry, kind):
     def build():
         model = net(nn.Dropout(0.3)) if kind == "dropout" else net()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -302,6 +303,14 @@ def _advice(status: Status, run: Run, limits: Limits) -> str:
     if status in _BUDGETS:
         name = _BUDGETS[status]
         return f"Raise {name}={getattr(limits, name):g} to go on."
+    if status in (Status.LINE_SEARCH, Status.ROUNDING):
+        here, again = run.point.value, run.point.at(run.point.x, 0).value
+        tolerance = math.sqrt(run.point.eps) * abs(here)  # rounding may depend on the way to x
+        if abs(here - again) > tolerance:
+            return (
+                f"Here f is not a function of x alone: at this x it was {here!r} and is {again!r}. "
+                "Make the loss deterministic."
+            )
     if status is Status.LINE_SEARCH and run.failure not in (None, Failure.LINE_SEARCH):
         return f"Here {run.failure.value}."
     if status is Status.ROUNDING:

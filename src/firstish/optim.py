@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from firstish.interface.keywords import unknown_keyword
 from firstish.line_search import Armijo
 from firstish.loop import Clock, Run, Snapshot
 from firstish.methods.base import AnyMethod, Failure
@@ -30,15 +31,23 @@ _SHARED = (
 )
 _LIKE_A_RATE = 0.1  # a first trial step below this was meant for another optimizer
 _FOREIGN = ("momentum", "dampening", "nesterov", "betas", "amsgrad")  # of other optimizers
-_OF_THE_METHOD = {
-    "scaling": "ScaledGradient(scaling=...)",
-    "sigma": "ScaledGradient(sigma=...)",
-    "s_lpc": "ScaledGradient(s_lpc=...)",
-    "s_nc": "ScaledGradient(s_nc=...)",
-    "rho": "ScaledGradient(line_search=Armijo(rho=...))",
-    "theta": "ScaledGradient(line_search=Armijo(theta=...))",
-    "max_trials": "ScaledGradient(line_search=Armijo(max_trials=...))",
+_ARGUMENTS = ("params", "lr", "method", "product", "reuse_value", "check")
+_INSTEAD = {
+    "it is a setting of the method. Use `method=ScaledGradient({name}=...)`": "scaling sigma s_lpc "
+    "s_nc",
+    "it is a setting of the method. Use `method=ScaledGradient(line_search=Armijo({name}=...))`": (
+        "rho theta max_trials"
+    ),
+    "it is a setting of the method. Use `method=LazyStep(memory=...)`": "memory history_size",
+    "omit it: the line search is a setting of the method": "line_search line_search_fn",
+    "omit it: weight decay belongs into the loss, where the line search sees it": "weight_decay",
+    "omit it: call `step` as often as you like": "max_iter max_eval",
+    "omit it: the loop is yours, and `optimizer.last_step.grad_norm` is |g|": "tolerance_grad "
+    "tolerance_change gtol ftol",
+    "omit it: the negative loss is maximised": "maximize",
+    "omit it: it sets how other optimizers compute": "foreach fused capturable differentiable eps",
 }
+_MEANT = {n: text.format(name=n) for text, names in _INSTEAD.items() for n in names.split()}
 
 
 class ScaledGD(Optimizer):
@@ -300,6 +309,15 @@ class ScaledGD(Optimizer):
                 f"{', '.join(map(str, held[0]))}. Begin with a new `ScaledGD`: the parameters are "
                 "all that it needs."
             )
+        numbers = sum(p.numel() for p in self._trainable())
+        for kept in held:
+            if kept.get("numbers", numbers) != numbers:
+                raise ValueError(
+                    f"`ScaledGD.load_state_dict(...)` got the state of {kept['numbers']} trainable "
+                    f"parameters, but this optimizer has {numbers}. Load it for the model that it "
+                    "was saved with, with the same parameters frozen, or begin with a new "
+                    "`ScaledGD`: the parameters are all that it needs."
+                )
         super().load_state_dict(state_dict)
         self._objective = self._kept = None
 
@@ -418,15 +436,7 @@ def _refuse_settings(given: dict[str, Any]) -> None:
     if foreign is not None:
         raise TypeError(foreign)
     for name in given:
-        if name in _OF_THE_METHOD:
-            raise TypeError(
-                f"`ScaledGD({name}=...)` is a setting of the method. Use "
-                f"`ScaledGD(params, method={_OF_THE_METHOD[name]})`."
-            )
-        raise TypeError(
-            f"`ScaledGD({name}=...)` is not an argument. It has params, lr, method, product, "
-            "reuse_value and check."
-        )
+        raise unknown_keyword("ScaledGD", name, _ARGUMENTS, _MEANT)
 
 
 def _foreign(settings: dict[str, Any]) -> str | None:

@@ -54,6 +54,7 @@ def test_a_step_updates_buffers_once_however_many_trials_it_makes(layer, reuse):
         torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
 def test_every_evaluation_sees_the_same_dropout_mask():
     drop = nn.Dropout(0.5)
     A = torch.randn(20, 5)

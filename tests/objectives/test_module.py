@@ -300,6 +300,7 @@ def dropout_net():
     return nn.Sequential(nn.Linear(3, 16), nn.Dropout(0.5), nn.Tanh(), nn.Linear(16, 2))
 
 
+@pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
 def test_dropout_has_one_mask_per_objective_that_of_the_random_state_at_its_construction(data):
     model = dropout_net()
     torch.manual_seed(7)
@@ -314,6 +315,7 @@ def test_dropout_has_one_mask_per_objective_that_of_the_random_state_at_its_cons
     assert ModuleObjective(model, mse_loss, *data).at(x).value != values[0]
 
 
+@pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
 def test_with_dropout_a_run_is_repeatable_and_descends(data):
     results = []
     for _ in range(2):
@@ -325,6 +327,55 @@ def test_with_dropout_a_run_is_repeatable_and_descends(data):
     assert torch.equal(results[0].x, results[1].x)
     values = [row.value for row in results[0].history]
     assert values == sorted(values, reverse=True)
+
+
+class OwnDropout(nn.Module):
+    def forward(self, x):
+        return nn.functional.dropout(x, 0.3, self.training)
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        (nn.Dropout(0.5), r"'1', Dropout\(p=0.5"),
+        (nn.Sequential(nn.Tanh(), nn.AlphaDropout(0.1)), r"'1.1', AlphaDropout"),
+        (OwnDropout(), r"'1', OwnDropout\(\)"),
+        (nn.RReLU(), r"'1', RReLU"),
+    ],
+)
+@pytest.mark.parametrize("door", ["module", "function of the module", "finite sum"])
+def test_one_mask_for_a_whole_run_is_warned_of_by_the_name_of_the_module(data, layer, name, door):
+    layer = copy.deepcopy(layer)  # not that of the next case
+    model = nn.Sequential(nn.Linear(3, 16), layer, nn.Linear(16, 2)).double()
+    inputs, targets = (part.double() for part in data)
+    fun = {
+        "module": lambda: ModuleObjective(model, mse_loss, inputs, targets),
+        "function of the module": lambda: lambda m: mse_loss(m(inputs), targets),
+        "finite sum": lambda: firstish.FiniteSum(model, mse_loss, (inputs, targets), chunk_size=5),
+    }[door]
+    with pytest.warns(UserWarning, match=rf"^{name}.*draws random numbers.*`model.eval\(\)`"):
+        firstish.minimize(fun(), model, max_iterations=1)
+    model.eval()  # and no warning, which would be an error
+    firstish.minimize(fun(), model, max_iterations=1)
+
+
+def test_a_sample_that_the_loss_draws_is_no_mask_and_check_false_silences(data):
+    def loss(m):
+        torch.randn(3)
+        return mse_loss(m(data[0]), data[1])
+
+    model = net()
+    firstish.minimize(loss, model, max_iterations=1)
+    model = dropout_net()
+    objective = ModuleObjective(model, mse_loss, *data, check=False)
+    firstish.minimize(objective, model, max_iterations=1)
+
+
+@pytest.mark.parametrize("wrap", [lambda rows: rows, torch.utils.data.DataLoader])
+def test_a_loader_as_inputs_is_answered_with_finite_sum(data, wrap):
+    rows = torch.utils.data.TensorDataset(*data)
+    with pytest.raises(TypeError, match=r"got a .*use `FiniteSum\(model, loss_fn, data\)`"):
+        ModuleObjective(net(), mse_loss, wrap(rows))
 
 
 # Forms of the loss

@@ -317,6 +317,7 @@ def tensors_in(value):
 
 
 @both
+@pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
 def test_state_holds_detached_tensors_only(data, reuse):
     model = nn.Sequential(net(), nn.Dropout(0.2))
     optimizer = ScaledGD(model.parameters(), reuse_value=reuse, method="CGMR")

@@ -16,7 +16,7 @@ from firstish.objectives import hvp
 from firstish.objectives.base import Meter, Order, Point, Product
 from firstish.objectives.checks import independent, wrong_loss
 from firstish.objectives.flatten import Layout
-from firstish.objectives.hooks import refuse_nondeterministic
+from firstish.objectives.hooks import refuse_nondeterministic, warn_of_one_mask
 from firstish.objectives.hvp import Mode, ProductSelector, failing_operation
 from firstish.objectives.penalty import L2Penalty
 
@@ -115,6 +115,10 @@ class AutogradObjective(ABC):
         """True if the graph of the run is still valid."""
         return True
 
+    def has_one_mask(self) -> bool:
+        """True if the loss draws random numbers that are replayed for a whole run."""
+        return False
+
     def commit(self, buffers: Sequence[Tensor]) -> None:
         """Write the buffers of an accepted point (BatchNorm's statistics) into the model."""
 
@@ -149,6 +153,8 @@ class AutogradObjective(ABC):
         if self._check:
             first = float(run.loss.detach())
             del run  # its graph goes before the next one is built
+            if self.has_one_mask():
+                warn_of_one_mask(lambda: self.evaluate(x, graph), self.root)
             run = self._counted(x, graph)
             self._require_equal(first, float(run.loss.detach()), x, graph)
         self._checked = True  # not before: an interrupted check is repeated

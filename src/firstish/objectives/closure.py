@@ -118,6 +118,10 @@ class ClosureObjective(AutogradObjective):
         self._foreign_grads = False  # True if `.grad` holds gradients that no step left
         self._may_skip = False  # True if a closure that returns None skips the step
 
+    def has_one_mask(self) -> bool:
+        """True if the closure draws random numbers that `reuse_value` keeps for all steps."""
+        return self._reuse and self._random_after is not None
+
     def begin(
         self,
         closure: Closure,

@@ -61,6 +61,10 @@ class FunctionObjective(AutogradObjective):
         self._fun = fun if form.is_vector else lambda x: fun(form.tensors(x))
         self._random = Replay()
 
+    def has_one_mask(self) -> bool:
+        """True if the loss draws random numbers, which are the same in every evaluation."""
+        return bool(self._random.draws)
+
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
         """Run the function at x, with the random state at the objective's construction."""
         leaf = x.detach().requires_grad_(graph)

@@ -8,6 +8,7 @@ evaluation, because torch.compile warns of global hooks in every call of a compi
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from torch.utils.hooks import RemovableHandle
 
 from firstish.errors import NondeterministicError
 from firstish.objectives.hvp import graph_eps
+from firstish.objectives.rng import RandomState
 from firstish.objectives.threads import alone, ignored
 
 
@@ -142,10 +144,7 @@ def refuse_nondeterministic(
     if module is None:
         where = "No module's output differed, so the cause is outside of modules"
     else:
-        names = {m: n for n, m in root.named_modules()} if root is not None else {}
-        name = names.get(module)
-        label = f"'{name}', " if name else ""
-        where = f"The first module whose output differs is {label}{module!r}"
+        where = f"The first module whose output differs is {_label(module, root)}"
         if input_differs:
             where += ", but its input differs already: the cause comes before it"
     raise NondeterministicError(
@@ -155,6 +154,56 @@ def refuse_nondeterministic(
         "or, if the difference is harmless, pass `check=False` to the objective (as in "
         "`FunctionObjective(fun, x0, check=False)`) or to `ScaledGD`."
     )
+
+
+def _label(module: nn.Module, root: nn.Module | None) -> str:
+    names = {m: n for n, m in root.named_modules()} if root is not None else {}
+    name = names.get(module)
+    return f"'{name}', {module!r}" if name else repr(module)
+
+
+def warn_of_one_mask(evaluate: Callable[[], object], root: nn.Module | None) -> None:
+    """Warn if a module draws random numbers that are the same in a whole run, and name it.
+
+    Random numbers that the loss draws outside of modules are taken for a sample that is meant.
+    """
+    drawing = _that_draw(evaluate)
+    if root is not None:
+        drawing = [module for module in drawing if module in set(root.modules())]
+    if drawing:
+        module = drawing[0]
+        warnings.warn(
+            f"{_label(module, root)} draws random numbers, and they are the same in every "
+            "evaluation of this run: the parameters are fitted to one dropout mask. Call "
+            "`model.eval()` before the run, or use `ScaledGD` without `reuse_value`, which draws a "
+            "new mask in each step. Pass `check=False` to the objective or to `ScaledGD` if one "
+            "mask is what you want.",
+            stacklevel=2,
+        )
+
+
+def _that_draw(evaluate: Callable[[], object]) -> list[nn.Module]:
+    """The modules that draw random numbers, an inner one before those that it is in."""
+    found: list[nn.Module] = []
+    before: list[RandomState] = []  # of the modules that are running
+    here = _this_thread()
+
+    def enter(module: nn.Module, args: Any) -> None:
+        if hasattr(here, "inside"):
+            before.append(RandomState.capture())
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        if hasattr(here, "inside") and not before.pop().same_as(RandomState.capture()):
+            found.append(module)
+
+    with alone(), ignored("Using `torch.compile.*global hooks"):
+        hooks = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave)]
+        try:
+            evaluate()
+        finally:
+            for hook in hooks:
+                hook.remove()
+    return found
 
 
 class _Call(NamedTuple):

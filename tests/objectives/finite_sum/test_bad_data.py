@@ -210,6 +210,7 @@ def test_a_loss_without_parameters():
         look(FiniteSum(net(), lambda o, t: torch.tensor(1.0), (INPUTS, LABELS)))
 
 
+@pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
 def test_samples_need_rows_and_no_dropout():
     loader = DataLoader(Stream(), batch_size=5)
     with pytest.raises(ValueError, match="needs rows by index"):

@@ -276,6 +276,7 @@ def test_float32_sums_are_kept_in_float64(data):
     assert one.at(x).grad.dtype is torch.float32
 
 
+@pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
 def test_dropout_is_one_mask_for_all_evaluations(data):
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(6, 9), nn.Dropout(0.5), nn.Linear(9, 4)).double().train()

@@ -251,7 +251,10 @@ def dropout(rank):
         model = fully_shard(nn.Sequential(nn.Linear(6, 9), nn.Dropout(0.4), nn.Linear(9, 4)))
         objective = build(model, rank, check=check)
         x = objective.initial()
-        values = [objective.at(x, order).value for order in (2, 0, 1)]
+        with warnings.catch_warnings(record=True) as caught:  # of the one mask, with the look
+            warnings.simplefilter("always")
+            values = [objective.at(x, order).value for order in (2, 0, 1)]
+        assert ["draws random numbers" in str(w.message) for w in caught] == [True] * check
         model.eval()
         yield str(check), [values, build(model, rank).at(x).value]
 

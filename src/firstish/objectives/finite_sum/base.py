@@ -22,6 +22,7 @@ from firstish.objectives.finite_sum.checks import (
 from firstish.objectives.finite_sum.chunks import Chunk, as_chunks
 from firstish.objectives.finite_sum.summed_loss import SummedLoss
 from firstish.objectives.flatten import Layout
+from firstish.objectives.hooks import warn_of_one_mask
 from firstish.objectives.hvp import Mode, ProductSelector
 from firstish.objectives.module.checksums import Described, of_loss, require_same
 from firstish.objectives.penalty import L2Penalty
@@ -161,6 +162,8 @@ class RowSum(ABC):
         self.eps = max(self.eps, *self.group.gather(self._random(self._arithmetic_eps, x)))
         if self._check:
             self._random(self._check_loss, x)
+            if self.group.any(bool(self._random.draws)):
+                warn_of_one_mask(lambda: self._random(self._arithmetic_eps, x), self.model)
 
     @abstractmethod
     def _arithmetic_eps(self, x: Tensor) -> float:

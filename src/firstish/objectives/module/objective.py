@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
 
 from firstish.objectives.autograd import AutogradObjective, Evaluation, loss_and_aux
 from firstish.objectives.hvp import Mode
@@ -55,6 +56,7 @@ class ModuleObjective(AutogradObjective):
     ) -> None:
         if product == "gauss-newton" and inputs is None:
             raise ValueError("`product='gauss-newton'` needs the model's inputs: pass `inputs`.")
+        _refuse_loader(inputs)
         self._function = FunctionalLoss(model, loss_fn, "ModuleObjective")
         super().__init__(
             self._function.layout,
@@ -79,6 +81,10 @@ class ModuleObjective(AutogradObjective):
     def load(self, x: Tensor) -> None:
         """Write the vector into the model's parameters."""
         self._function.load(x)
+
+    def has_one_mask(self) -> bool:
+        """True if the loss draws random numbers, which are the same in every evaluation."""
+        return bool(self._random.draws)
 
     def evaluate(self, x: Tensor, graph: bool) -> Evaluation:
         """Run the model at x on clones of its buffers."""
@@ -106,3 +112,12 @@ class ModuleObjective(AutogradObjective):
     def _write(self, buffers: Sequence[Tensor]) -> None:
         for mine, new in zip(self.model.buffers(), buffers, strict=True):
             mine.copy_(new)
+
+
+def _refuse_loader(inputs: Any) -> None:
+    if isinstance(inputs, DataLoader | Dataset):
+        kind = type(inputs).__name__
+        raise TypeError(
+            f"`ModuleObjective(inputs=...)` needs all rows as a tensor, got a {kind}. For a "
+            f"{kind} use `FiniteSum(model, loss_fn, data)`, which sums over its rows."
+        )
