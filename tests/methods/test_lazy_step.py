@@ -4,6 +4,7 @@ import copy
 import io
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -144,6 +145,31 @@ def test_tau_is_the_curvature_found_over_the_curvature_expected(memory):
             tolerance = 1e3 * EPS * float(torch.linalg.cond(B))
             assert after.taus[-1] == pytest.approx(min(1.0, float(s @ y) / expected), rel=tolerance)
         point, state = new, after
+
+
+@pytest.mark.parametrize(("cuts", "tau"), [(0, 1.0), (4, 1.0), (5, 6.0), (9, 6.0)])
+def test_tau_above_one_counts_after_five_deep_cuts(cuts, tau):
+    """The curvature is 6 where the pairs expected 1: B is too large."""
+    H = 6 * np.eye(2)
+    before, point = dense(H, [1.0, 1.0]), dense(H, [0.9, 0.9])
+    old = Pairs.first(pair(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]), 1e-8))
+    state = replace(LazyState.after(before, 1.0, old), cuts=cuts)
+    _, step, after = LazyStep().step(point, state)
+    assert after.taus == (1.0, pytest.approx(tau))
+    assert after.cuts == (cuts + 1 if step.step_size < 0.3 else 0)
+
+
+def test_deep_cuts_in_a_row_are_counted():
+    x0 = torch.tensor([-0.6, 0.9, -0.3, 1.2], dtype=torch.float64)
+    wells = lambda x: (1 - torch.cos(9 * x)).sum() + 0.1 * x.dot(x)  # noqa: E731
+    point = FunctionObjective(wells, x0).at(x0, 1)
+    state, counts, cuts = LazyState(), set(), 0
+    for _ in range(8):
+        point, step, state = LazyStep().step(point, state)
+        cuts = cuts + 1 if step.step_size < 0.3 else 0
+        assert state.cuts == cuts
+        counts.add(cuts)
+    assert {0, 1} <= counts
 
 
 # The memory

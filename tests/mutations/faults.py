@@ -607,6 +607,14 @@ FAULTS = [
         LAZY + "test_tau_is_the_curvature_found_over_the_curvature_expected",
     ),
     Fault(
+        "lazy-counts-no-cuts",
+        "methods/lazy_step.py",
+        "cuts=state.cuts + 1 if deep else 0",
+        "cuts=0",
+        "B stays too large however often steps are cut",
+        LAZY + "test_deep_cuts_in_a_row_are_counted",
+    ),
+    Fault(
         "lazy-first-step-halved",
         "methods/lazy_step.py",
         "2 * (abs(point.value) / point.grad_norm)",

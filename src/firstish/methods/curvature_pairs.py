@@ -7,6 +7,8 @@ pairs say by the ratio of the curvature found along s to the curvature that B ex
     B+ = (1/tau) V^T B V + s s^T/<s,y>,    V = I - y s^T/<s,y>,
     tau = min(1, <s,y> / <s,B^-1 s>),      tau = 1 for the oldest pair, where B = <s,y>/<y,y> I
 
+(`LazyStep` drops the bound 1 where B has proved too large; nothing here depends on it.)
+
 B is not formed (Byrd, Nocedal and Schnabel). With unit vectors s_k, y_k as the rows of S and Y, the
 stretches |y|/|s| of the pairs, R the upper triangle of S Y^T, and
 

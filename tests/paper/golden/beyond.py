@@ -119,7 +119,7 @@ def falling(f, x, p, slope, rho=1e-4, theta=0.5):
 
 
 def lazy(f, g, Hv, x, *, steps, memory=10**6, self_scaled=True):
-    rows, pairs, x_old, g_old = [], [], None, None
+    rows, pairs, x_old, g_old, cuts = [], [], None, None, 0
     for _ in range(steps):
         grad, note, scale, search = g(x), None, 1.0, parabolic
         if x_old is not None:
@@ -127,7 +127,8 @@ def lazy(f, g, Hv, x, *, steps, memory=10**6, self_scaled=True):
             if s @ y >= 1e-8 * np.linalg.norm(s) * np.linalg.norm(y):
                 tau = 1.0
                 if pairs and self_scaled:
-                    tau = min(1.0, (s @ y) / (s @ np.linalg.solve(dense_bfgs(pairs, True), s)))
+                    tau = (s @ y) / (s @ np.linalg.solve(dense_bfgs(pairs, True), s))
+                    tau = tau if cuts >= 5 else min(1.0, tau)
                 pairs = [*pairs, (s, y, tau)][-memory:]
             else:
                 note = "curvature"
@@ -141,7 +142,7 @@ def lazy(f, g, Hv, x, *, steps, memory=10**6, self_scaled=True):
         p = scale * p
         alpha, trials = search(f, x, p, grad @ p)
         rows.append((x, note, scale, alpha, trials))
-        x_old, g_old = x, grad
+        x_old, g_old, cuts = x, grad, cuts + 1 if alpha < 0.3 else 0
         x = x + alpha * p
     return rows
 
