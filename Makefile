@@ -92,7 +92,7 @@ bench-linear: $(STAMP) ## time per iteration of a linear model against autograd 
 bench-estimators: $(STAMP) ## time of a fit against scikit-learn's solvers (ARGS='--data DIR')
 	$(BIN)/python benchmarks/estimators.py $(ARGS)
 
-race: $(STAMP) ## every method on 104 problems (ARGS=--quick: two minutes)
+race: $(STAMP) ## every method on 119 problems (ARGS=--quick: two minutes; .[bench] adds peers)
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python benchmarks/race.py $(ARGS)
 
 bench-memory: $(STAMP) ## peak memory of the finite sum at 10 times the data

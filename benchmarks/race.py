@@ -24,8 +24,9 @@ from race.board import Board, board
 from race.catalogue import PROBLEMS, QUICK
 from race.heat import SHORT, Rules, heat
 from race.learning.paper import missing
+from race.learning.pinns import PINNS
 from race.limits import ENOUGH, GTOL, SECONDS
-from race.problem import BUDGET, held_out
+from race.problem import BUDGET, DRAW, held_out
 from race.statistics import PENALTY
 from race.traces import Outcome
 
@@ -33,9 +34,9 @@ from firstish.experiments.workers import processes, sigint_blocked
 
 RULES = f"""\
 Unit: oracle calls of the paper (value 1, gradient +1, Hessian-vector product +2), for all alike.
-Budget: {BUDGET:,} calls (fewer on three problems of the paper's, see race/learning/paper.py) or
-  {SECONDS:g} s a run. A run also ends at |g| <= {GTOL:g} |g0|, or at {ENOUGH:g} (f0 - f*) above a
-  known minimum f*.
+Budget: {BUDGET:,} calls (3,000 for the physics-informed suite, fewer on three problems of the
+  paper's, see race/learning/) or {SECONDS:g} s a run. A run also ends at |g| <= {GTOL:g} |g0|,
+  or at {ENOUGH:g} (f0 - f*) above a known minimum f*.
 Target: f <= f_ref + tau (f0 - f_ref) at an iterate (Moré and Wild's test). f_ref is the known
   minimum that the start leads to (published or in closed form) for classical functions and
   quadratics; for learning problems the least value that any stored run of any method came to.
@@ -43,7 +44,8 @@ Failure: charged {PENALTY:g} x the budget; in seconds, that at the seconds per c
 Tuned methods: the best step size of a grid on each problem; "+grid" adds what the grid spent.
 Seconds: of processor time, one thread a process, the objective warmed up; runs shorter than
   {SHORT:g} s are repeated, all methods in turn, and the median is taken.
-Held out: the problems whose name's SHA-256 is divisible by 3. No method is developed on them."""
+Held out: the problems for which the SHA-256 of {DRAW!r} and the name is divisible by 3. No method
+  is developed on them."""
 
 
 def main() -> None:
@@ -54,8 +56,9 @@ def main() -> None:
         repeats=1 if args.quick else args.repeats,
     )
     problems, methods = _problems(args), _methods(args)
-    absent = [name for name in problems if missing(name)]
-    problems = [name for name in problems if name not in absent]
+    absent = list(_absent(problems, methods))
+    problems = [name for name in problems if not missing(name)]
+    methods = [name for name in methods if not entrants.missing_package(name)]
     path = args.out / "results.jsonl"
     if args.rerun:
         known = {k: r for k, r in store.read(path).items() if k.method not in args.rerun}
@@ -74,8 +77,8 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = {"metavar": "NAMES", "type": lambda text: text.split(","), "default": None}
-    parser.add_argument("--methods", help="comma-separated; all by default", **names)
-    parser.add_argument("--problems", help="comma-separated; all by default", **names)
+    parser.add_argument("--methods", help="comma-separated, or main; all by default", **names)
+    parser.add_argument("--problems", help="comma-separated, or pinns; all by default", **names)
     parser.add_argument("--split", choices=("all", "rest", "held-out"), default="all")
     parser.add_argument("--quick", action="store_true", help="16 problems, the main methods, small")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
@@ -96,6 +99,8 @@ def _chosen(wanted: Sequence[str], known: Sequence[str], option: str) -> list[st
 
 def _problems(args: argparse.Namespace) -> list[str]:
     names = args.problems or (QUICK if args.quick else list(PROBLEMS))
+    if names == ["pinns"]:
+        names = [problem.name for problem in PINNS]
     names = _chosen(names, list(PROBLEMS), "--problems")
     if args.split == "all":
         return names
@@ -106,7 +111,19 @@ def _methods(args: argparse.Namespace) -> list[str]:
     known = list(entrants.ENTRANTS)
     if args.methods is None:
         return [m for m in known if m in entrants.CORE] if args.quick else known
-    return _chosen(args.methods, known, "--methods")
+    wanted = entrants.MAIN if args.methods == ["main"] else args.methods
+    return _chosen(wanted, known, "--methods")
+
+
+def _absent(problems: Sequence[str], methods: Sequence[str]) -> Iterator[str]:
+    """A sentence for every problem and method that cannot run here."""
+    for name in problems:
+        if missing(name):
+            yield f"{name}. Its data are not here; name their folder with FIRSTISH_DATA."
+    for name in methods:
+        package = entrants.missing_package(name)
+        if package:
+            yield f"{name}. Its package {package} is not here: pip install 'firstish[bench]'."
 
 
 def _key(problem: str, method: str, rules: Rules) -> store.Key:
@@ -163,19 +180,19 @@ def _report(
     yield RULES
     if args.quick:
         yield f"--quick: {rules.max_calls:g} calls or {rules.max_seconds:g} s a run, no repeats."
-    for name in absent:
-        yield f"Skipped: {name}. Its data are not here; name their folder with FIRSTISH_DATA."
+    for sentence in absent:
+        yield f"Skipped: {sentence}"
     if len(complete) < len(problems):
         left = len(problems) - len(complete)
         yield f"Left out, since not every method has run on them: {left} problems."
     if not complete:
         return
     mine = [results[p, m] for p in complete for m in methods]
-    sessions = {r.session for r in mine}
-    if len(sessions) > 1:
+    apart = [p for p in complete if len({results[p, m].session for m in methods}) > 1]
+    if apart:
         yield (
-            f"The seconds come from {len(sessions)} sessions, not all side by side: trust them "
-            "between methods of one session only (--rerun)."
+            f"On {len(apart)} problems the seconds come from several sessions, not side by side: "
+            "trust them between methods of one session only (--rerun)."
         )
     late = sum(r.outcome.status == "MAX_SECONDS" for r in mine)
     yield f"{len(mine)} results; {late} of their runs were ended by the clock."
@@ -186,6 +203,11 @@ def _report(
     everything = [r for k, r in stored.items() if k.max_seconds == rules.max_seconds]
     whole = board(complete, methods, results, everything)
     report.write_csv(whole, results, args.out / "costs.csv")
+    solved = [p for p in complete if PROBLEMS[p].error is not None]
+    if solved:
+        yield "\nPhysics-informed networks at the end of the budget: loss, relative error, seconds"
+        yield from report.solutions(solved, methods, results)
+        report.write_solutions(solved, methods, results, args.out / "solutions.csv")
     for title, part in _parts(whole):
         yield from _section(title, part, args)
         chosen = [results[p, m] for p in part.problems for m in methods]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from firstish.objectives.autograd import AutogradObjective
+from firstish.objectives.base import Objective
 from race.limits import Clock
 
 Array = NDArray[np.float64]
@@ -25,20 +26,53 @@ class Enough(Exception):
     """Raised out of a solver when the run is over; its argument is the status."""
 
 
-class Known:
-    """What has been computed at one x, and the graphs that can give more."""
+class OnGraph:
+    """What autograd has computed at one x, and the graphs that can give more.
 
-    def __init__(self, loss: Tensor, leaf: Tensor) -> None:
-        self.loss, self.leaf = loss, leaf
-        self.value = float(loss.detach())
+    A graph serves all products of a solver, where a `Point` frees it after the first.
+    """
+
+    def __init__(self, objective: AutogradObjective, x: Tensor, products: bool) -> None:
+        run = objective.evaluate(x, True)
+        (self._leaf,) = run.leaves
+        decay = 0.0 if objective.penalty is None else objective.penalty.weight_decay
+        self._loss = run.loss + decay / 2 * self._leaf.dot(self._leaf) if decay else run.loss
+        self._products = products
+        self.value = float(self._loss.detach())
         self.grad: Tensor | None = None
+
+    def differentiate(self) -> Tensor:
+        (grad,) = torch.autograd.grad(self._loss, self._leaf, create_graph=self._products)
+        return grad
+
+    def product(self, v: Tensor) -> Tensor:
+        assert self.grad is not None
+        if not self.grad.requires_grad:  # f is linear
+            return torch.zeros_like(v)
+        (Hv,) = torch.autograd.grad(self.grad, self._leaf, v, retain_graph=True)
+        return Hv
+
+
+class OnPoint:
+    """The same by a point of an objective that needs no graph, as `LinearModel`."""
+
+    def __init__(self, objective: Objective, x: Tensor, products: bool) -> None:
+        self._point = objective.at(x, 2 if products else 1)
+        self.value = self._point.value
+        self.grad: Tensor | None = None
+
+    def differentiate(self) -> Tensor:
+        return self._point.grad
+
+    def product(self, v: Tensor) -> Tensor:
+        return self._point.hvp(v).vector
 
 
 class Counted:
     """value, gradient and product of an objective as NumPy functions, with a counter.
 
     Args:
-        objective: its loss is evaluated, the weight decay added.
+        objective: the function; its own counter is not used.
         dtype: the precision it computes in.
         products: whether gradients keep their graph, for products to come.
         max_calls: an evaluation after so many raises `Enough`.
@@ -47,7 +81,7 @@ class Counted:
 
     def __init__(
         self,
-        objective: AutogradObjective,
+        objective: Objective,
         dtype: torch.dtype,
         products: bool,
         max_calls: float,
@@ -56,7 +90,7 @@ class Counted:
         self.objective, self.dtype, self.products = objective, dtype, products
         self.max_calls, self.max_seconds = max_calls, max_seconds
         self.calls = 0
-        self._known: OrderedDict[bytes, Known] = OrderedDict()
+        self._known: OrderedDict[bytes, OnGraph | OnPoint] = OrderedDict()
         self._clock = Clock()
 
     def seconds(self) -> float:
@@ -75,35 +109,32 @@ class Counted:
     def hessp(self, x: Array, v: Array) -> Array:
         """The product of the Hessian with v."""
         known = self._at(x)
-        g = self._grad(known)
+        self._grad(known)
         self._spend(2)
-        if not g.requires_grad:  # f is linear
-            return np.zeros_like(v)
-        vector = torch.from_numpy(v).to(self.dtype)
-        (Hv,) = torch.autograd.grad(g, known.leaf, vector, retain_graph=True)
+        Hv = known.product(torch.from_numpy(v).to(self.dtype))
         found: Array = Hv.numpy().astype(np.float64)
         return found
 
-    def _at(self, x: Array) -> Known:
+    def _at(self, x: Array) -> OnGraph | OnPoint:
         key = x.tobytes()
         known = self._known.get(key)
         if known is None:
             self._spend(1)
-            # A copy, since solvers write to their x.
-            run = self.objective.evaluate(torch.tensor(x, dtype=self.dtype), True)
-            (leaf,) = run.leaves
-            decay = self.objective.penalty.weight_decay
-            loss = run.loss + decay / 2 * leaf.dot(leaf) if decay else run.loss
-            known = self._known[key] = Known(loss, leaf)
+            here = torch.tensor(x, dtype=self.dtype)  # a copy, since solvers write to their x
+            if isinstance(self.objective, AutogradObjective):
+                known = OnGraph(self.objective, here, self.products)
+            else:
+                known = OnPoint(self.objective, here, self.products)
+            self._known[key] = known
             if len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
         self._known.move_to_end(key)
         return known
 
-    def _grad(self, known: Known) -> Tensor:
+    def _grad(self, known: OnGraph | OnPoint) -> Tensor:
         if known.grad is None:
             self._spend(1)
-            (known.grad,) = torch.autograd.grad(known.loss, known.leaf, create_graph=self.products)
+            known.grad = known.differentiate()
         return known.grad
 
     def _spend(self, calls: int) -> None:

@@ -1,4 +1,4 @@
-"""The entrants: every method of firstish's registry, SciPy's solvers and torch's L-BFGS."""
+"""The entrants: every method of firstish's registry, and the solvers of others."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ ENTRANTS = (*METHODS, *run_others.NAMES)
 
 CORE = (
     *("cgmr", "mrcg", "cg", "mr", "gm", "plane", "lazy", "asd", "dy", "sdc"),
-    *("adam", "line-search", "pono", "lbfgs", "torch-lbfgs", "scipy-lbfgsb", "scipy-trust-ncg"),
+    *("adam", "line-search", "pono", "torch-lbfgs", "scipy-lbfgsb", "scipy-trust-ncg"),
 )
-"""Those that `--quick` races, as far as they exist."""
+"""Those that `--quick` races."""
+
+MAIN = ("lazy", "plane", "cgmr", "adam", *run_others.NAMES)
+"""Those of the tables in docs/which-method.md: `--methods main`."""
 
 GRIDS: dict[str, tuple[float, ...]] = {"adam": (1e0, 1e-1, 1e-2, 1e-3, 1e-4)}
 GRID = (1e-1, 1e-2, 1e-3)
@@ -31,6 +34,11 @@ GRID = (1e-1, 1e-2, 1e-3)
 def grid(name: str) -> tuple[float, ...]:
     """The step sizes tried for a method that needs one."""
     return GRIDS.get(name, GRID)
+
+
+def missing_package(name: str) -> str | None:
+    """The package that an entrant needs, if that is not installed."""
+    return run_others.missing_package(name) if name in run_others.NAMES else None
 
 
 def as_problem(problem: RaceProblem) -> Problem:

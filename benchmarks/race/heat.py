@@ -52,7 +52,11 @@ def heat(name: str, methods: Sequence[str], rules: Rules) -> dict[str, Outcome]:
         for rate in entrants.rates(method, instance):
             gc.collect()
             tried.append(entrants.run(method, rate, problem, instance, goal))
-        runs[method] = [entrants.winner(tried)]
+        best = entrants.winner(tried)
+        if problem.error is not None and best.x is not None:
+            best.error = problem.error(best.x)
+        best.x = None
+        runs[method] = [best]
     for _ in range(rules.repeats - 1):
         for method, done in runs.items():
             if done[0].seconds < SHORT:

@@ -19,9 +19,21 @@ OURS = ("lazy", "plane", "cgmr")  # drawn thicker
 DASHES = {"solid": "-", "dash": "--", "dashdot": "-.", "dot": ":"}
 OTHERS = {
     "torch-lbfgs": ("#000000", "--"),
+    "torch-lbfgs-10": ("#000000", ":"),
+    "adam-lbfgs": ("#000000", "-."),
     "scipy-lbfgsb": ("#CC79A7", "-"),
+    "scipy-lbfgsb-100": ("#CC79A7", "--"),
+    "scipy-bfgs": ("#CC79A7", "-."),
     "scipy-trust-ncg": ("#8C510A", "-."),
-    "scipy-newton-cg": ("#56B4E9", "--"),
+    "scipy-trust-krylov": ("#8C510A", "--"),
+    "scipy-newton-cg": ("#8C510A", ":"),
+    "torchmin-bfgs": ("#56B4E9", "-."),
+    "torchmin-lbfgs": ("#56B4E9", "-"),
+    "torchmin-newton-cg": ("#56B4E9", "--"),
+    "torchmin-trust-ncg": ("#56B4E9", ":"),
+    "torchzero-bfgs": ("#A6761D", "-."),
+    "torchzero-lbfgs": ("#A6761D", "-"),
+    "torchzero-bfgs-wolfe": ("#A6761D", "--"),
 }
 
 

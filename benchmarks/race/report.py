@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
+from statistics import median
 
 from race import statistics as st
 from race.board import Board
@@ -30,13 +31,18 @@ HEAD = [
 PAIRS = (
     "plane/cgmr",
     "plane/adam",
-    "lazy/lbfgs",
     "lazy/torch-lbfgs",
+    "lazy/torch-lbfgs-10",
     "lazy/scipy-lbfgsb",
+    "lazy/scipy-lbfgsb-100",
+    "lazy/scipy-bfgs",
+    "lazy/torchmin-bfgs",
+    "lazy/torchmin-lbfgs",
+    "lazy/torchzero-bfgs-wolfe",
+    "lazy/adam-lbfgs",
     "plane/scipy-lbfgsb",
     "cgmr/adam",
     "cgmr/adam +grid",
-    "cgmr/lbfgs",
     "cgmr/torch-lbfgs",
     "cgmr/line-search",
 )
@@ -110,6 +116,44 @@ def shares(methods: Iterable[str], results: Sequence[Result]) -> Iterator[str]:
         f"  Shares of SPC steps; curved: the curvature condition at eta = {ETA} holds too. "
         "The mean over steps, so that long runs weigh most."
     )
+
+
+def solutions(
+    problems: Sequence[str], methods: Sequence[str], results: Mapping[tuple[str, str], Result]
+) -> Iterator[str]:
+    """For each equation, the medians over its seeds of what each method came to."""
+    equations: dict[str, list[str]] = {}
+    for problem in problems:
+        equations.setdefault(problem.rsplit("-", 1)[0], []).append(problem)
+    for equation, seeds in equations.items():
+        yield f"  {equation}, median of {len(seeds)}"
+        rows = []
+        for method in methods:
+            ends = [results[p, method].outcome for p in seeds]
+            loss = median(end.trace.values[-1] for end in ends)
+            error = median(end.error for end in ends if end.error is not None)
+            late = sum(end.status == "MAX_SECONDS" for end in ends)
+            rows.append((loss, error, median(end.seconds for end in ends), late, method))
+        for loss, error, seconds, late, method in sorted(rows):
+            clock = f"  {late} ended by the clock" if late else ""
+            yield f"    {method:<22} {loss:>9.1e} {error:>9.1e} {seconds:>7.1f}{clock}"
+
+
+def write_solutions(
+    problems: Sequence[str],
+    methods: Sequence[str],
+    results: Mapping[tuple[str, str], Result],
+    path: Path,
+) -> None:
+    """A row for each problem that has an exact solution, and each method."""
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        out = csv.writer(stream)
+        out.writerow(["problem", "method", "loss", "error", "calls", "seconds", "status"])
+        for problem in problems:
+            for method in methods:
+                end = results[problem, method].outcome
+                spent = end.calls, end.seconds, end.status
+                out.writerow([problem, method, end.trace.values[-1], end.error, *spent])
 
 
 def write_csv(board: Board, results: Mapping[tuple[str, str], Result], path: Path) -> None:

@@ -19,6 +19,7 @@ def run(instance: Instance, method: AnyMethod, finish: Finish) -> Outcome:
     race = Run(instance.objective, instance.x0, method)
     here = race.here()
     trace.add(here.oracle_calls, clock.seconds(), here.value)
+    best = race.point.x
     status = "TARGET"
     while not finish.reached(here.value, here.grad_norm):
         if clock.seconds() >= finish.max_seconds:
@@ -33,12 +34,15 @@ def run(instance: Instance, method: AnyMethod, finish: Finish) -> Outcome:
             status = entry.name
             break
         here = race.here()
-        trace.add(here.oracle_calls, clock.seconds(), here.value)
+        if trace.add(here.oracle_calls, clock.seconds(), here.value):
+            best = race.point.x
         _count(steps, entry)
     seconds = clock.seconds()
     spent = race.here().oracle_calls
     race.point.release()
-    return Outcome(status, trace, spent, seconds, steps)
+    outcome = Outcome(status, trace, spent, seconds, steps)
+    outcome.x = best
+    return outcome
 
 
 def _count(steps: Steps, entry: Entry) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from torch import Tensor
 
 ETA = 0.9  # of the curvature condition <g(x+p), p> >= eta <g, p>
 
@@ -18,12 +20,14 @@ class Trace:
     seconds: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
-    def add(self, calls: float, seconds: float, value: float) -> None:
-        """An iterate; kept if it is the best so far."""
-        if not self.values or value < self.values[-1]:
-            self.calls.append(calls)
-            self.seconds.append(round(seconds, 7))
-            self.values.append(value)
+    def add(self, calls: float, seconds: float, value: float) -> bool:
+        """An iterate; kept, as is returned, if it is the best so far."""
+        if self.values and not value < self.values[-1]:
+            return False
+        self.calls.append(calls)
+        self.seconds.append(round(seconds, 7))
+        self.values.append(value)
+        return True
 
 
 @dataclass(slots=True)
@@ -60,6 +64,8 @@ class Outcome:
         rate: the step size, where there is one.
         other_calls: what the other step sizes of the grid spent, to find this one.
         other_seconds: likewise.
+        error: of the solution, relative, where the problem knows the exact one.
+        x: the best point, until the error is known.
     """
 
     status: str
@@ -70,10 +76,12 @@ class Outcome:
     rate: float | None = None
     other_calls: float = 0.0
     other_seconds: float = 0.0
+    error: float | None = None
+    x: Tensor | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return asdict(self)
+        """Plain values, ready for JSON; without x."""
+        return asdict(replace(self, x=None))
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Outcome:

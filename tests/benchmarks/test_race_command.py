@@ -21,13 +21,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_every_method_of_the_registry_races():
     assert set(METHODS) <= set(entrants.ENTRANTS)
-    assert {"scipy-lbfgsb", "scipy-trust-ncg", "scipy-newton-cg", "torch-lbfgs"} <= set(
-        entrants.ENTRANTS
-    )
+    assert set(entrants.CORE) | set(entrants.MAIN) <= set(entrants.ENTRANTS)
 
 
 @pytest.mark.parametrize("method", entrants.ENTRANTS)
 def test_every_method_lowers_a_quadratic_within_its_budget(method):
+    package = entrants.missing_package(method)
+    if package:
+        pytest.skip(f"{package} is not installed: pip install 'firstish[bench]'")
     rules = Rules(max_calls=200, max_seconds=math.inf, repeats=1)
     name = "quadratic-geometric-1e+02"
     (outcome,) = heat(name, [method], rules).values()
@@ -114,7 +115,7 @@ def test_the_command_races_what_is_missing_and_reports_all(tmp_path):
     now = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
     assert now[:4] == lines
     assert [json.loads(line)["method"] for line in now[4:]] == ["cg", "cg"]
-    assert "2 sessions" in more.stdout
+    assert "On 2 problems the seconds come from several sessions" in more.stdout
     again = race(tmp_path, *words, "--methods", "cgmr,lbfgs,cg")
     assert again.stderr == ""
     assert again.stdout == more.stdout
