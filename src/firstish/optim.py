@@ -63,7 +63,7 @@ class ScaledGD(Optimizer):
             an LR scheduler makes it a step-size schedule.
         method: a name or a method with settings, such as `ScaledGradient(sigma=0)`. By default
             "lazy" as long as the loss is the same function (full batch): f at the start of each
-            step must equal f where the last one ended. At the first difference it goes over to
+            step must equal f where the last one ended. At the first difference it switches to
             "CGMR", which remembers nothing of the loss before, for good, and says so.
         product: "auto", "double-backward" or "difference"; see `FunctionObjective`.
         reuse_value: promise that the loss is the same function in every step (full batch). The

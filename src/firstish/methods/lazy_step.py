@@ -71,7 +71,7 @@ class LazyState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyStep(ProposingMethod[LazyState]):
-    """Self-scaled BFGS from many curvature pairs, with a product only where these cannot tell.
+    """Self-scaled BFGS from many curvature pairs, with a product only where these do not decide.
 
         p = -B g,    x <- x + alpha p,    alpha = 1 tried first
 

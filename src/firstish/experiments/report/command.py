@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from firstish.experiments.methods import PANEL
+from firstish.experiments.methods import PANEL, parse_choice
 from firstish.problems import get
 
 
@@ -25,7 +25,8 @@ def words(run: dict[str, Any]) -> list[str]:
         "subset": None,
         "chunk_size": None,
     }
-    named = [] if tuple(run["methods"]) == (problem.panel or PANEL) else run["methods"]
+    panel = [parse_choice(name).key for name in problem.panel or PANEL]
+    named = [] if run["methods"] == panel else run["methods"]
     changed = [(k, run[k]) for k, default in own.items() if run.get(k, default) != default]
     threads = f"OMP_NUM_THREADS={run['threads']} " if "threads" in run else ""
     return [
