@@ -44,6 +44,6 @@ def test_all_of_the_code_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("WANDB_SILENT", "true")
-    if importlib.util.find_spec("wandb") is None:
+    if name == "docs/logging.md" and importlib.util.find_spec("wandb") is None:
         monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=wandb_init))
     run(name, blocks(name, heavy=True))
