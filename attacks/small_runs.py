@@ -24,7 +24,6 @@ from matplotlib.figure import Figure
 
 from firstish.experiments import runner, tuning
 from firstish.experiments.commands import output
-from firstish.experiments.commands.app import app
 from firstish.experiments.commands.report import read_run, write_page
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.observers import Silent
@@ -34,6 +33,7 @@ from firstish.experiments.settings import Settings
 from firstish.experiments.storage import files
 from firstish.experiments.storage.rows import read_rows
 from firstish.problems.base import Options
+from firstish_command.app import app
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["attacks.warm"])

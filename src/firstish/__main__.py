@@ -1,5 +1,5 @@
 """`python -m firstish` is the command line."""
 
-from firstish.cli import main
+from firstish_command import main
 
 main()

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments.commands import report
-from firstish.experiments.commands.app import app
 from firstish.experiments.methods import METHODS, MethodSpec
+from firstish_command.app import app
 
 RUN = ["run", "digits-logistic", "--subset", "150", "--budget", "80", "--method", "cgmr"]
 
@@ -95,6 +95,10 @@ def test_the_page_begins_with_what_it_takes_to_repeat_the_run(folder):
         (["run", "digits-logistic", "--device", "hpu"], "--device hpu cannot be used: "),
         (["tune", "digits-logistic", "--device", "meta"], "--device meta cannot be used: "),
         (["data", "mnist"], "Unknown data set 'mnist'"),
+        (["data", "mushroom"], "Did you mean 'mushrooms'?"),
+        (["run", "digit-mlp"], "Did you mean 'digits-mlp'?"),
+        (["run", "digits-mlp", "--method", "adm"], "Did you mean 'adam'?"),
+        (["run", "digits-mlp", "--subset", "99999"], "--subset"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(words, told, tmp_path):

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments import runner, tuning
-from firstish.experiments.commands.app import app
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.observers import Silent
 from firstish.experiments.report.figures import FIGURES
@@ -18,6 +17,7 @@ from firstish.experiments.settings import Settings
 from firstish.experiments.storage import files
 from firstish.experiments.storage.rows import read_rows
 from firstish.problems.base import Options
+from firstish_command.app import app
 
 
 def settings(*methods, budget=60, **more):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import firstish
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
-from firstish.experiments.commands.app import app
+from firstish_command.app import app
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(firstish.__file__).parents[1]
@@ -30,13 +30,15 @@ class Press:
 sys.meta_path.insert(0, Press())
 signal.signal(signal.SIGINT, signal.{handler})
 from {module} import main
-sys.argv = ["firstish", "--version"]
+sys.argv = ["firstish", *{words}]
 main()
 """
 
 
-def interrupted(stage, module="firstish_command", handler="default_int_handler"):
-    code = INTERRUPTED.format(module=module, handler=handler)
+def interrupted(
+    stage, module="firstish_command", handler="default_int_handler", words=("--version",)
+):
+    code = INTERRUPTED.format(module=module, handler=handler, words=words)
     return subprocess.run(
         [sys.executable, "-c", code, stage],
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
@@ -54,12 +56,53 @@ def interrupted(stage, module="firstish_command", handler="default_int_handler")
         ("torch.nn", "firstish_command"),
         ("firstish.optim", "firstish_command"),
         ("typer", "firstish_command"),
-        ("matplotlib.pyplot", "firstish.cli"),  # as `python -m firstish` goes on
     ],
 )
 def test_ctrl_c_while_importing_ends_it_without_a_word(stage, module):
     done = interrupted(stage, module)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_ctrl_c_while_a_command_imports_ends_it_without_a_word():
+    done = interrupted("matplotlib.pyplot", words=("report", "nowhere"))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+LOADED = """
+import sys
+from firstish_command.app import app
+try:
+    app({words})
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", [["--help"], [], ["run", "--help"], ["tune", "--help"]])
+def test_help_does_not_wait_for_torch(words):
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(words=words)],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Usage:" in done.stdout + done.stderr
+    loaded = set(done.stderr.split())
+    assert "typer" in loaded
+    assert not loaded & {"torch", "numpy", "firstish", "matplotlib"}
+
+
+@pytest.mark.parametrize("command", ["run", "tune", "data", "report", "list"])
+def test_help_shows_defaults_and_plain_flags(command):
+    told = " ".join(
+        CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).stdout.split()
+    )
+    assert "bool" not in told
+    assert "Example: firstish" in told
+    if command == "run":
+        for default in ("(the problem's own)", "(the standard panel)", "cpu", "10.0", "(all)"):
+            assert f"[default: {default}]" in told
 
 
 def test_a_background_job_of_a_shell_goes_on_ignoring_ctrl_c():

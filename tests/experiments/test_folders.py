@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments import runner
-from firstish.experiments.commands.app import app
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.observers import Silent
 from firstish.experiments.report.figures import FIGURES
@@ -22,6 +21,7 @@ from firstish.experiments.report.summary import summarise
 from firstish.experiments.settings import Settings
 from firstish.experiments.storage import files, folders, sessions
 from firstish.problems.base import Options
+from firstish_command.app import app
 
 RUN = ["run", "digits-logistic", "--subset", "60", "--budget", "10", "--method", "cgmr", "--quiet"]
 

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments.commands import report
-from firstish.experiments.commands.app import app
 from firstish.experiments.report.curves import window
 from firstish.experiments.report.figures import FIGURES
 from firstish.experiments.report.summary import digest, summarise
 from firstish.experiments.storage import files, plain_json
 from firstish.result import Row, Status
+from firstish_command.app import app
 
 HUGE, TINY = 1.7e308, 5e-324
 METHODS = (

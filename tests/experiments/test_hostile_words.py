@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments import runner
 from firstish.experiments.commands import report
-from firstish.experiments.commands.app import app
 from firstish.experiments.methods import METHODS, MethodSpec
+from firstish_command.app import app
 
 WORDS = ["a[v2]b", "c[/d]", "[bold]e[/bold]", ":smile:", "two\nlines", "\\[f]"]
 if sys.getfilesystemencoding() == "utf-8":  # or there can be no file of that name

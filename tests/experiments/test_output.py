@@ -1,5 +1,6 @@
 """What the command line prints, and where: for a person, for a pipe, for a program."""
 
+import io
 import json
 import os
 import pty
@@ -9,14 +10,20 @@ import sys
 
 import pytest
 import typer
+from rich.console import Console
 from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
+from firstish.experiments import console as console_module
 from firstish.experiments import runner, tuning
-from firstish.experiments.commands.app import app
+from firstish.experiments.console import Live
+from firstish.experiments.methods import parse_choice
 from firstish.experiments.report.summary import summarise
 from firstish.experiments.storage import files
 from firstish.experiments.storage.rows import read_rows
+from firstish.loop import Limits
+from firstish.result import Row
+from firstish_command.app import app
 
 SMALL = ["digits-logistic", "--subset", "150", "--budget", "80"]
 FIRSTISH = [sys.executable, "-m", "firstish"]
@@ -70,7 +77,7 @@ def test_json_is_the_summary_and_nothing_else(tmp_path):
 # `firstish` that counts, by name and mode, how often it opens each file of rows.
 COUNTED = """
 import json, pathlib, sys
-from firstish.cli import main
+from firstish_command import main
 
 opened = {}
 
@@ -220,7 +227,7 @@ def test_completion_can_be_installed(tmp_path):
     environment = {**os.environ, **told, "HOME": str(tmp_path)}
     code = (
         "import sys; sys.argv = ['firstish', '--install-completion', 'bash'];"
-        "from firstish.cli import main; main()"
+        "from firstish_command import main; main()"
     )
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True)
     (script,) = tmp_path.rglob("firstish.sh")
@@ -251,3 +258,27 @@ def test_ctrl_c_before_a_run_began_names_no_run_to_go_on_with(tmp_path, monkeypa
     assert result.exit_code == 130
     assert "interrupted; nothing had begun" in result.stderr
     assert "--resume" not in result.stderr
+
+
+def test_into_a_pipe_there_is_a_line_every_few_seconds(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(console_module.time, "monotonic", lambda: now[0])
+    stream = io.StringIO()
+    choice = parse_choice("cgmr")
+    with Live(Console(file=stream, width=100)) as live:
+        live.started(choice, Limits(max_oracle_calls=1000))
+        for k in range(120):  # 12 seconds
+            now[0], calls = k / 10, 4 * k
+            row = Row(
+                iteration=k, oracle_calls=calls, passes=calls, seconds=k, value=1, grad_norm=0.1
+            )
+            live.advanced(choice, row)
+        live.ended(
+            choice,
+            {"status": "MAX_ORACLE_CALLS", "value": 1.0, "grad_norm": 0.1, "oracle_calls": 1000}
+            | {"seconds": 12.0},
+        )
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 3  # after 5 and 10 seconds, and at the end
+    assert lines[0].split() == ["CGMR", "f", "1", "|g|", "1.00e-01", "200", "calls", "..."]
+    assert lines[-1].endswith("budget spent")

@@ -131,7 +131,7 @@ def test_the_methods_beyond_the_paper_resume_to_the_same_records(tmp_path, name)
 KILLED = """
 import os, signal, sys
 from firstish.experiments import runner
-from firstish.cli import main
+from firstish_command import main
 
 left, advance = int(sys.argv.pop(1)), runner.Run.advance
 
@@ -271,7 +271,7 @@ def test_an_interrupted_grid_goes_on_with_what_is_left(tmp_path, monkeypatch):
 # Two workers on any number of cores. They import the library anew, and so know nothing of this.
 TWO_WORKERS = """
 from firstish.experiments import tuning
-from firstish.cli import main
+from firstish_command import main
 
 tuning._jobs = lambda wanted: 2
 main()

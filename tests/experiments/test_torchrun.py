@@ -18,7 +18,7 @@ ARGUMENTS = ["digits-mlp", "--method", "cgmr", "--budget", "160", "--checkpoint-
 # `firstish` whose second rank is killed in its tenth iteration.
 KILLED = """
 import os, signal
-from firstish.cli import main
+from firstish_command import main
 from firstish.experiments import runner
 
 left, advance = 10, runner.Run.advance

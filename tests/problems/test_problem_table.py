@@ -119,7 +119,7 @@ def test_same_options_same_problem(name):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_subset_out_of_range(name):
-    with pytest.raises(ValueError, match=r"`Options\(subset=...\)` is 1,798 rows, .*1,797"):
+    with pytest.raises(ValueError, match=r"`--subset` of the command\) is 1,798 rows, .*1,797"):
         get(name).load(Options(subset=1798))
     with pytest.raises(ValueError, match="must be at least 1, got 0"):
         get(name).load(Options(subset=0))

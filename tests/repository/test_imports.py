@@ -32,7 +32,7 @@ LATE = {  # imported by a function: they are extras
     "firstish.interface.table": {"pandas"},
 }
 # The runner and the doors that need an extra: the library knows nothing of them.
-TOP = {"experiments", "cli", "__main__", "sklearn"}
+TOP = {"experiments", "__main__", "sklearn"}
 
 
 def name_of(path):

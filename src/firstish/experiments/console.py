@@ -19,13 +19,17 @@ from firstish.experiments.report.summary import GAPS, UNFINISHED, Line, Reached,
 from firstish.experiments.tuning import Tuning
 from firstish.experiments.winners import HEADERS, Grid
 from firstish.experiments.winners import cells as winner_cells
+from firstish.interface.display import PLAIN_SECONDS, TERMINAL_SECONDS
 from firstish.loop import Limits
 from firstish.problems import get
 from firstish.result import Row
 
 
 class Live(Observer):
-    """An observer that shows one line per method: objective, gradient norm, calls, time left."""
+    """An observer that shows one line per method: objective, gradient norm, calls, time left.
+
+    Where lines cannot be rewritten, as in a pipe, it prints a new one every few seconds.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -75,6 +79,8 @@ class Live(Observer):
 
     def started(self, choice: Choice, limits: Limits) -> None:
         """A method begins."""
+        if not self._moving:
+            self._next = time.monotonic() + PLAIN_SECONDS  # a short run needs no such line
         self._tasks[choice.key] = self._progress.add_task(
             choice.label, total=limits.max_oracle_calls, shown=""
         )
@@ -84,8 +90,10 @@ class Live(Observer):
         now = time.monotonic()
         if now < self._next:
             return
-        self._next = now + 0.1
+        self._next = now + (TERMINAL_SECONDS if self._moving else PLAIN_SECONDS)
         shown = f"f {row.value:<10.6g} |g| {row.grad_norm:<8.2e}{row.oracle_calls:>7g} calls"
+        if not self._moving:
+            self._console.print(f"  {choice.label:<22} {shown} ...", markup=False, soft_wrap=True)
         self._progress.update(self._tasks[choice.key], completed=row.oracle_calls, shown=shown)
 
     def ended(self, choice: Choice, outcome: dict[str, Any]) -> None:
@@ -95,7 +103,7 @@ class Live(Observer):
         if "value" not in outcome:
             self._console.print(f"{label:<24} {outcome['message']}", style="red", markup=False)
             return
-        ended = outcome["status"].lower().replace("_", " ").removeprefix("max ")
+        ended = _ended(outcome["status"])
         self._console.print(
             f"{label:<24} f {outcome['value']:<10.8g} |g| {outcome['grad_norm']:<8.2e}"
             f"{outcome['oracle_calls']:>7g} calls{outcome['seconds']:>6.1f} s {ended}",
@@ -209,7 +217,7 @@ def trials(problem: str, tuning: Tuning) -> Table:
     for trial in tuning.trials:
         value = "not finite" if trial.value is None else f"{trial.value:.8g}"
         name = f"{trial.rate:g}" + (" *" if trial.rate == tuning.winner else "")
-        ended = trial.status.lower().replace("_", " ")
+        ended = _ended(trial.status)
         shown.add_row(name, value, ended, f"{trial.oracle_calls:g}", f"{trial.seconds:.1f}")
     return shown
 
@@ -252,6 +260,11 @@ def cells(line: Line) -> list[str]:
         if line.tuning is None
         else f"{line.tuning['oracle_calls']:g}, {line.tuning['seconds']:.1f} s",
     ]
+
+
+def _ended(status: str) -> str:
+    """How a run ended, from the name of its status, in a word or two."""
+    return "budget spent" if status.startswith("MAX_") else status.lower().replace("_", " ")
 
 
 def _calls(reached: Reached) -> str:

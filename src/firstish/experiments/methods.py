@@ -22,6 +22,7 @@ from firstish.experiments.styles import (
     Style,
     by_position,
 )
+from firstish.interface.keywords import did_you_mean
 from firstish.line_search import Armijo
 from firstish.methods import AdamDirection, AnyMethod, MomentumDirection, ScaledDirection, registry
 from firstish.methods.directions import AnyDirection
@@ -276,7 +277,8 @@ def parse_choice(text: str) -> Choice:
     """
     name, _, rate = text.strip().lower().partition("@")
     if name not in METHODS:
-        raise ValueError(f"Unknown method {name!r}. Use one of: {', '.join(METHODS)}.")
+        meant = did_you_mean(name, METHODS)
+        raise ValueError(f"Unknown method {name!r}.{meant} Use one of: {', '.join(METHODS)}.")
     if not rate:
         return Choice(name)
     if not (METHODS[name].rated or METHODS[name].optional_rate):

@@ -1,5 +1,6 @@
 """The paper's problems and two small ones. To add one, add a file here and a line in `PROBLEMS`."""
 
+from firstish.interface.keywords import did_you_mean
 from firstish.problems.base import Instance, Options, Problem
 from firstish.problems.cifar10_logistic import CIFAR10_LOGISTIC
 from firstish.problems.digits_logistic import DIGITS_LOGISTIC
@@ -29,7 +30,8 @@ def get(name: str) -> Problem:
     'MLP on digits'
     """
     if name not in PROBLEMS:
-        raise ValueError(f"Unknown problem {name!r}. Use one of: {', '.join(PROBLEMS)}.")
+        meant = did_you_mean(name, PROBLEMS)
+        raise ValueError(f"Unknown problem {name!r}.{meant} Use one of: {', '.join(PROBLEMS)}.")
     return PROBLEMS[name]
 
 

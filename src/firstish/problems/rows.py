@@ -21,8 +21,8 @@ def first_rows(total: int, options: Options, name: str) -> int:
         return total
     if options.subset > total:
         raise ValueError(
-            f"`Options(subset=...)` is {options.subset:,} rows, but {name} has {total:,}. "
-            "Omit it to use all of them."
+            f"`subset` (`--subset` of the command) is {options.subset:,} rows, but {name} has "
+            f"{total:,}. Omit it to use all of them."
         )
     return options.subset
 

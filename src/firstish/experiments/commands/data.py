@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from firstish.experiments.commands.options import Data, completes
 from firstish.experiments.commands.output import MISTAKES, console, fail, table
 from firstish.problems.datasets import CATALOGUE, folders, registry
 from firstish.problems.datasets.files import inspect
 
 
-def show_data(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="A data set; all if none.", autocompletion=completes(CATALOGUE)),
-    ] = None,
-    data: Data = None,
-) -> None:
-    """Say which data sets are here, whether their files are right, and how to get the others.
-
-    Unchecked: other bytes than ours, which may be as good; the reader checks what it holds.
-
-    Example: firstish data mushrooms --data ~/data
-    """
+def show_data(name: str | None = None, data: Path | None = None) -> None:
+    """The command `firstish data`."""
     try:
         places = folders(data)
         sets = list(CATALOGUE) if name is None else [registry.get(name).name]

@@ -8,10 +8,7 @@ from firstish.problems import PROBLEMS
 
 
 def list_all() -> None:
-    """Name the problems and the methods.
-
-    Example: firstish list
-    """
+    """The command `firstish list`."""
     problems = table("problem", "title", "budget", "gtol", title="Problems")
     for p in PROBLEMS.values():
         problems.add_row(p.name, p.title, f"{p.budget:g}", f"{p.gtol:g}")

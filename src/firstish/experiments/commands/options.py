@@ -1,51 +1,19 @@
-"""The options that several commands have, and the settings made of them."""
+"""The settings made of the options that several commands have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import torch
-import typer
 
 from firstish.distributed import Group
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.settings import Settings
-from firstish.problems import PROBLEMS, get
+from firstish.problems import get
 from firstish.problems.base import Options
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
-
-
-def completes(names: Iterable[str]) -> Callable[[str], list[str]]:
-    """A completion by these names; typer tells its argument by the name `incomplete`."""
-    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
-
-
-ProblemName = Annotated[
-    str,
-    typer.Argument(
-        help="A problem; `firstish list` names them.", autocompletion=completes(PROBLEMS)
-    ),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the last line.")]
-Json = Annotated[bool, typer.Option("--json", help="Print only a summary, as JSON.")]
-Budget = Annotated[
-    int | None, typer.Option(help="Oracle calls per method. Default: the problem's.", min=1)
-]
-Gtol = Annotated[
-    float | None,
-    typer.Option(help="Stop when the gradient norm is at most this. Default: the problem's."),
-]
-Seed = Annotated[int, typer.Option(help="Seed of the initial parameters.")]
-Subset = Annotated[int | None, typer.Option(help="Use only so many rows. Default: all.", min=1)]
-Dtype = Annotated[str | None, typer.Option(help="float32 or float64. Default: the problem's.")]
-Device = Annotated[str, typer.Option(help="Device to compute on.")]
-Data = Annotated[
-    Path | None,
-    typer.Option(help="Folder of the data sets. Default: FIRSTISH_DATA, then the cache."),
-]
 
 
 def make_settings(

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from firstish.experiments.commands.options import Json, Quiet
 from firstish.experiments.commands.output import MISTAKES, console, fail, print_json, talk
 from firstish.experiments.console import headline, table, winners
 from firstish.experiments.report.figures import draw_all
@@ -20,19 +16,9 @@ from firstish.experiments.winners import grids, write_markdown
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="A run folder.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for figures and page. Default: the run folder.")
-    ] = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    folder: Path, out: Path | None = None, quiet: bool = False, as_json: bool = False
 ) -> None:
-    """Print the tables of a run folder, draw its figures and write its page.
-
-    While a run is going on in it, --out DIR shows the methods that have ended.
-
-    Example: firstish report runs/digits-logistic
-    """
+    """The command `firstish report`."""
     try:
         summary = read_run(folder)
     except MISTAKES as error:

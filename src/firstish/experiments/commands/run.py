@@ -8,32 +8,18 @@ import sys
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from firstish.distributed import Group
 from firstish.errors import RankError
 from firstish.experiments import runner
-from firstish.experiments.commands.options import (
-    Budget,
-    Data,
-    Device,
-    Dtype,
-    Gtol,
-    Json,
-    ProblemName,
-    Quiet,
-    Seed,
-    Subset,
-    completes,
-    make_options,
-    make_settings,
-)
+from firstish.experiments.commands.options import make_options, make_settings
 from firstish.experiments.commands.output import MISTAKES, errors, fail, talk
 from firstish.experiments.commands.report import report
 from firstish.experiments.console import Live
-from firstish.experiments.methods import METHODS, PANEL
+from firstish.experiments.methods import PANEL
 from firstish.experiments.observers import Several, Silent
 from firstish.experiments.ranks import first_decides, joined, world_size
 from firstish.experiments.settings import Settings
@@ -44,64 +30,28 @@ from firstish.problems import get
 
 
 def run(
-    ctx: typer.Context,
-    problem: ProblemName = "digits-logistic",
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="May be repeated: cgmr, adam, adam@0.01, ... Default: the standard panel.",
-            autocompletion=completes(METHODS),
-        ),
-    ] = None,
-    budget: Budget = None,
-    gtol: Gtol = None,
-    seed: Seed = 0,
-    subset: Subset = None,
-    dtype: Dtype = None,
-    device: Device = "cpu",
-    data: Data = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run folder. Default: runs/PROBLEM, or the first free of runs/PROBLEM-2, ..."
-        ),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Resume that folder; --method adds to its methods. Without --out: the unfinished "
-            "run of the problem in runs/, or the last one if all are finished.",
-        ),
-    ] = False,
-    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 10.0,
-    tensorboard: Annotated[
-        bool,
-        typer.Option("--tensorboard", help="Also write TensorBoard events, to DIR/tensorboard."),
-    ] = False,
-    chunk_size: Annotated[
-        int | None,
-        typer.Option(help="Rows per chunk of a network's data: fewer save memory.", min=1),
-    ] = None,
-    processor_time: Annotated[
-        bool,
-        typer.Option(
-            "--processor-time",
-            help="Measure processor time, not wall time: for a busy machine.",
-        ),
-    ] = False,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds to wait for the other processes under torchrun.")
-    ] = 300.0,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    *,
+    problem: str,
+    method: list[str] | None,
+    budget: int | None,
+    gtol: float | None,
+    seed: int,
+    subset: int | None,
+    dtype: str | None,
+    device: str,
+    data: Path | None,
+    out: Path | None,
+    resume: bool,
+    checkpoint_seconds: float,
+    tensorboard: bool,
+    chunk_size: int | None,
+    processor_time: bool,
+    timeout: float,
+    quiet: bool,
+    as_json: bool,
+    left_open: set[str],
 ) -> None:
-    """Run methods on a problem: a table on the screen, records and figures on disk.
-
-    Under torchrun the rows are divided among the processes, and the first one writes.
-
-    Example: firstish run digits-mlp --method cgmr --method adam --budget 2000
-    """
+    """The command `firstish run`; `left_open` are the options that the user did not give."""
     folder = out or Path("runs") / problem
     given: dict[str, Any] = {
         "problem": problem,
@@ -123,7 +73,7 @@ def run(
             if resume:
                 if group.rank == 0 and out is None:
                     errors.print(f"going on with {folder}", markup=False, soft_wrap=True)
-                given = first_decides(group, partial(_recalled, given, folder, ctx))
+                given = first_decides(group, partial(_recalled, given, folder, left_open))
             settings = _settings(given, device, data, group, checkpoint_seconds)
             if group.rank != 0:
                 runner.run(settings, folder, Silent(), resume)
@@ -182,15 +132,11 @@ def _settings(
     )
 
 
-def _recalled(given: dict[str, Any], folder: Path, ctx: typer.Context) -> dict[str, Any]:
+def _recalled(given: dict[str, Any], folder: Path, left_open: set[str]) -> dict[str, Any]:
     """The options that the user gave; for the others, those the run was started with."""
     found = runner.started_with(folder)
 
-    def left_open(name: str) -> bool:
-        source = ctx.get_parameter_source(name)  # of click, or of typer's copy of it
-        return source is not None and source.name == "DEFAULT"
-
-    recalled = {k: found[k] if k in found and left_open(k) else v for k, v in given.items()}
+    recalled = {k: found[k] if k in found and k in left_open else v for k, v in given.items()}
     return {**recalled, "methods": [*found["methods"], *given["methods"]]}
 
 

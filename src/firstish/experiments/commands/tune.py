@@ -4,59 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
-import typer
-
-from firstish.experiments.commands.options import (
-    Budget,
-    Data,
-    Device,
-    Dtype,
-    Gtol,
-    Json,
-    ProblemName,
-    Quiet,
-    Seed,
-    Subset,
-    completes,
-    make_options,
-    make_settings,
-)
+from firstish.experiments.commands.options import make_options, make_settings
 from firstish.experiments.commands.output import MISTAKES, console, fail, print_json, talk
 from firstish.experiments.console import Live, trials, winners
-from firstish.experiments.methods import METHODS
 from firstish.experiments.settings import Settings
 from firstish.experiments.tuning import Tuning
 from firstish.experiments.tuning import tune as tune_grid
 from firstish.problems import get
 
-RATED = [name for name, spec in METHODS.items() if spec.rated]
-
 
 def tune(
-    problem: ProblemName,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"May be repeated: {', '.join(RATED)}. Default: all with a grid.",
-            autocompletion=completes(RATED),
-        ),
-    ] = None,
-    budget: Budget = None,
-    gtol: Gtol = None,
-    seed: Seed = 0,
-    subset: Subset = None,
-    dtype: Dtype = None,
-    device: Device = "cpu",
-    data: Data = None,
-    quiet: Quiet = False,
-    as_json: Json = False,
+    *,
+    problem: str,
+    method: list[str] | None,
+    budget: int | None,
+    gtol: float | None,
+    seed: int,
+    subset: int | None,
+    dtype: str | None,
+    device: str,
+    data: Path | None,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
-    """Try the problem's grid of step sizes: each result, the winner, and the cost of the grid.
-
-    Example: firstish tune digits-mlp --method adam --budget 500
-    """
+    """The command `firstish tune`."""
     shown = talk(quiet, as_json)
     try:
         options = make_options(seed, subset, dtype, device, data)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from firstish.interface.keywords import did_you_mean
 from firstish.problems.datasets.files import DataSet, File, FileStatus, Form, Part, inspect
 
 # Apache MXNet publishes these for the official files. The compact sheets, written back in the
@@ -219,7 +220,8 @@ CATALOGUE: dict[str, DataSet] = {
 def get(name: str) -> DataSet:
     """The data set of that name."""
     if name not in CATALOGUE:
-        raise ValueError(f"Unknown data set {name!r}. Use one of: {', '.join(CATALOGUE)}.")
+        meant = did_you_mean(name, CATALOGUE)
+        raise ValueError(f"Unknown data set {name!r}.{meant} Use one of: {', '.join(CATALOGUE)}.")
     return CATALOGUE[name]
 
 
