@@ -203,6 +203,7 @@ class OnLine:
         return self.start + self.alpha * self.p
 
     value: float = 0.0
+    linear: float | None = None
 
     def __post_init__(self) -> None:
         self.value = self.function.f(self.x)

@@ -37,6 +37,7 @@ class Phi:
 class FakeTrial:
     phi: Phi
     alpha: float
+    linear: float | None = None
 
     @property
     def value(self):

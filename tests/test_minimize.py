@@ -534,7 +534,9 @@ def test_the_last_row_has_no_step_and_the_others_have_one(tracked):
     for row in rows:
         missing = {name for name in step if getattr(row, name) is None}
         spc = row.curvature is Curvature.SPC
-        assert missing == {"failure", "product", "pairs"} | (set() if spc else {"scaling"})
+        assert missing == {"failure", "product", "pairs", "active"} | (
+            set() if spc else {"scaling"}
+        )
 
 
 def test_counters_grow_from_row_to_row(tracked):

@@ -46,8 +46,15 @@ class Trial(Protocol):
     def value(self) -> float:
         """The value of f there."""
 
+    @property
+    def linear(self) -> float | None:
+        """<g, d> for the displacement d of x, where that is not alpha p: a bound has cut it."""
+
     def slope(self) -> float:
-        """phi'(alpha) = <g(x + alpha p), p>, needed only if f cannot decide."""
+        """phi'(alpha) = <g(x + alpha p), p>, needed only if f cannot decide.
+
+        With d / alpha for p where a bound has cut the step.
+        """
 
     def moved(self) -> bool:
         """True if the trial differs from x in floating point."""
@@ -83,12 +90,16 @@ class LineFunction(Generic[T]):
         """The change of f that rounding alone may cause."""
         return NOISE_ULPS * self.eps * abs(self.value)
 
-    def shortfall(self, alpha: float, value: float) -> float | None:
+    def slope_to(self, alpha: float, trial: T) -> float:
+        """phi'(0), or the mean slope of the tangent over a step that a bound has cut."""
+        return self.slope if trial.linear is None else trial.linear / alpha
+
+    def shortfall(self, alpha: float, trial: T) -> float | None:
         """The missing fraction of the linear decrease; None if rounding may hide it.
 
         For a smooth f it tends to 0 with alpha.
         """
-        linear = -self.slope * alpha
+        linear, value = -self.slope_to(alpha, trial) * alpha, trial.value
         if not (linear > TELLING * self.noise and math.isfinite(value)):
             return None
         return (value - self.value + linear) / linear
@@ -185,10 +196,13 @@ class Armijo:
         f = trial.value
         if not math.isfinite(f):
             return False
-        if f < phi.value and f <= phi.value + self.rho * alpha * phi.slope:
+        slope = phi.slope_to(alpha, trial)
+        if not slope < 0:  # bounds have cut the part of the step that descends
+            return False
+        if f < phi.value and f <= phi.value + self.rho * alpha * slope:
             return not phi.lifted or trial.moved()
         if abs(f - phi.value) <= phi.noise:
-            return trial.moved() and trial.slope() <= (2 * self.rho - 1) * phi.slope
+            return trial.moved() and trial.slope() <= (2 * self.rho - 1) * slope
         return False
         # --8<-- [end:armijo]
 
@@ -221,20 +235,21 @@ class Armijo:
             if not trial.moved():
                 break  # nor would a shorter step
             finite = finite or math.isfinite(trial.value)
-            short = phi.shortfall(alpha, trial.value)
+            short = phi.shortfall(alpha, trial)
             if short is not None:
                 denied = short > last * (1 + alpha / last_alpha) / 2
                 last, last_alpha = short, alpha
-            alpha *= self._cut(phi, alpha, trial.value) if interpolate else self.theta
+            alpha *= self._cut(phi, alpha, trial) if interpolate else self.theta
             del trial  # and its graph, before the next one is built
         return Found(None, 0.0, spent, denied, finite)
 
-    def _cut(self, phi: LineFunction[T], alpha: float, value: float) -> float:
+    def _cut(self, phi: LineFunction[T], alpha: float, trial: T) -> float:
         """The factor to the interpolated trial; theta if f is not finite."""
-        excess = (value - phi.value) - phi.slope * alpha
-        if not 0 < excess < math.inf:
+        slope = phi.slope_to(alpha, trial)
+        excess = (trial.value - phi.value) - slope * alpha
+        if not 0 < excess < math.inf or slope >= 0:
             return self.theta
-        lowest = -phi.slope * alpha / (2 * excess)
+        lowest = -slope * alpha / (2 * excess)
         return max(min(SHORTEST_CUT, self.theta), min(lowest, self.theta))
 
     def forward_track(
@@ -253,7 +268,7 @@ class Armijo:
         while spent < self.max_trials and math.isfinite(alpha / self.theta):
             spent += 1
             further = phi.trial(alpha / self.theta)
-            if not self.accepts(phi, alpha / self.theta, further):
+            if not self.accepts(phi, alpha / self.theta, further) or _same(further, best):
                 break
             if falling and not further.value < best.value:
                 break
@@ -269,10 +284,10 @@ class Armijo:
         """
         best, spent = phi.trial(alpha), 1
         if not self.accepts(phi, alpha, best):
-            cut = self._cut(phi, alpha, best.value)
+            cut = self._cut(phi, alpha, best)
             return self.backtrack(phi, alpha * cut, spent, interpolate=True)
         while spent < self.max_trials:
-            short = phi.shortfall(alpha, best.value)
+            short = phi.shortfall(alpha, best)
             if short is None or short >= TANGENT:
                 break
             spent += 1
@@ -295,6 +310,11 @@ class Armijo:
         """The factor to the lowest point of the parabola, from the shortfall at a trial."""
         most = 1 / SHORTEST_CUT
         return max(1 / self.theta, min(1 / (2 * short), most)) if short > 0 else most
+
+
+def _same(further: Trial, best: Trial) -> bool:
+    """True if bounds end both steps at the same point, with the same linear decrease."""
+    return further.linear is not None and further.linear == best.linear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

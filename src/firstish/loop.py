@@ -136,7 +136,7 @@ class Run:
         counted = self.point.meter.copy()
         self.point.require_finite(_where(begin.iterations))
         self.point.accept()
-        self._value, self._grad_norm = self.point.value, self.point.grad_norm
+        self._value, self._grad_norm = self.point.value, self.point.optimality
         self._f_before = begin.value_before
         known = begin.first_norm
         self._first_norm = self._grad_norm if known is None else known
@@ -181,7 +181,7 @@ class Run:
         if step.failure is not None:
             self.failure = step.failure
             return _FAILED.get(step.failure, Status.LINE_SEARCH)
-        value, grad_norm = point.value, point.grad_norm
+        value, grad_norm = point.value, point.optimality
         if not (isfinite(value) and isfinite(grad_norm)):
             return Status.NON_FINITE
         point.accept()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -12,11 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from firstish.bounds.bounded import BoundedObjective
+from firstish.bounds.box import Box, box_of
 from firstish.interface.display import Display
 from firstish.interface.keywords import unknown_keyword
 from firstish.loop import Limits, Run
 from firstish.methods.base import AnyMethod, Failure
 from firstish.methods.registry import method_of
+from firstish.methods.take_step import ProposingMethod
 from firstish.objectives.base import Objective, Point
 from firstish.objectives.finite_sum.base import RowSum
 from firstish.objectives.function import FunctionObjective
@@ -52,6 +56,7 @@ def minimize(
     progress: bool = False,
     path: bool = False,
     product: Mode | None = None,
+    bounds: Any = None,
     **unknown: object,
 ) -> Result:
     """The minimum of f from x0, by a method that sets its own step size.
@@ -90,6 +95,9 @@ def minimize(
             terminal, a line every 5 seconds.
         path: keep every point, as `result.path`.
         product: how Hessian-vector products are computed; see `FunctionObjective`.
+        bounds: of x: `(lower, upper)`, each a number or shaped like `x0`, with None or an infinity
+            where there is none; or SciPy's `Bounds`; or a list of pairs. f is evaluated inside
+            only, and |P(x - g) - x| takes the place of |g| in `gtol` and the history.
         unknown: none: a keyword of another library is answered with what to use instead.
 
     Returns:
@@ -120,13 +128,15 @@ def minimize(
     )
     chosen = method_of(method, "minimize")
     objective, form = objective_of(fun, x0, args, product)
-    _require_same(objective, chosen, limits)
+    box = None if bounds is None else _box(bounds, form, chosen)
+    _require_same(objective, chosen, limits, box)
     owner = objective if isinstance(x0, nn.Module) else None
     group = getattr(objective, "group", None)
     shown = progress and (group is None or group.rank == 0)
     record = _Record(form, callback, owner, Display() if shown else None, [] if path else None)
     with in_use([objective], _SHARED):
-        run = Run(objective, form.start, chosen)
+        bounded = objective if box is None else BoundedObjective(objective, box)
+        run = Run(bounded, form.start, chosen)
         try:
             status = _drive(run, limits, record)
         finally:
@@ -197,7 +207,26 @@ class _Record:
             return _returns_true(self.callback, point, entry, self.form)
 
 
-def _require_same(objective: Objective, method: AnyMethod, limits: Limits) -> None:
+def _box(bounds: Any, form: Structure, method: AnyMethod) -> Box | None:
+    """The bounds of the vector x; warns if x0 is outside."""
+    if not isinstance(method, ProposingMethod):
+        raise TypeError(
+            f"`minimize(bounds=..., method=...)`: {type(method).__name__} has no bounds. Use "
+            "'lazy', 'plane' or a scaling such as 'CGMR'."
+        )
+    if type(form.start) is not Tensor:
+        raise TypeError("`minimize(bounds=...)` is not supported with sharded parameters.")
+    box = box_of(bounds, form.vector_of, "minimize")
+    if box is not None and not box.contains(form.start):
+        warnings.warn(
+            "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds: the run starts from "
+            "the nearest point inside.",
+            stacklevel=3,
+        )
+    return box
+
+
+def _require_same(objective: Objective, method: AnyMethod, limits: Limits, box: Box | None) -> None:
     """Raise if settings differ between processes; `max_seconds` may, and rank 0's is used."""
     group = getattr(objective, "group", None)
     if group is None or group.alone:
@@ -205,8 +234,8 @@ def _require_same(objective: Objective, method: AnyMethod, limits: Limits) -> No
     tolerances = (limits.gtol, limits.gtol_rel, limits.ftol)
     budgets = (limits.max_oracle_calls, limits.max_iterations)
     group.require_same(
-        zlib.crc32(repr((_settings(method), tolerances, budgets)).encode()),
-        "methods, tolerances or budgets",
+        zlib.crc32(repr((_settings(method), tolerances, budgets, box and box.checksum())).encode()),
+        "methods, tolerances, budgets or bounds",
         "Call `minimize` with the same arguments on every rank.",
     )
 
@@ -250,7 +279,7 @@ def _stops(record: _Record, run: Run, entry: Entry) -> bool:
 def _returns_true(callback: Callback | None, point: Point, entry: Entry, form: Structure) -> bool:
     if callback is None:  # of another process only
         return False
-    progress = Progress(entry.row(), point.value, point.grad_norm, point.aux, point.x, form)
+    progress = Progress(entry.row(), point.value, point.optimality, point.aux, point.x, form)
     try:
         answer = callback(progress)
     except StopIteration:

@@ -12,16 +12,20 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from firstish.bounds.bounded import BoundedPoint
+from firstish.bounds.box import Box, box_of, ends_of
 from firstish.interface.keywords import unknown_keyword
 from firstish.line_search import Armijo
 from firstish.loop import Clock, Run, Snapshot
 from firstish.methods.base import AnyMethod, Failure
 from firstish.methods.registry import method_of
+from firstish.methods.take_step import ProposingMethod
 from firstish.objectives.base import Meter, Point
 from firstish.objectives.closure import Closure, ClosureObjective, OwnGrads, Skipped
 from firstish.objectives.flatten import Layout
 from firstish.objectives.hvp import Mode, ProductSelector
 from firstish.objectives.rng import RandomState
+from firstish.objectives.structure import Structure
 from firstish.objectives.threads import alone, in_use, limit_threads_after_fork
 from firstish.result import Row
 
@@ -58,7 +62,9 @@ class ScaledGD(Optimizer):
     state is replayed (one dropout mask per step), and buffers such as BatchNorm's are updated once.
 
     Args:
-        params: parameters or groups.
+        params: parameters or groups. A group may have bounds, as in
+            `{"params": [rates], "bounds": (0, None)}`: each end a number, None, or shaped like each
+            of its parameters.
         lr: the first trial step, equal in all groups. 1.0 is the step that the scale is made for;
             an LR scheduler makes it a step-size schedule.
         method: a name or a method with settings, such as `ScaledGradient(sigma=0)`. By default
@@ -130,6 +136,7 @@ class ScaledGD(Optimizer):
         self._own = ()
         super().__init__(params, {"lr": lr})
         Layout(self._trainable(), "ScaledGD(params)")
+        self._move_inside()
         if self._first_step() < _LIKE_A_RATE:
             warnings.warn(
                 f"`ScaledGD(lr={lr})` makes every step at most {lr} of the one that the curvature "
@@ -190,6 +197,7 @@ class ScaledGD(Optimizer):
             if not memory["iterations"] and self.method.order < 2:
                 objective.confirm_once(point)  # otherwise the first product does it
             entry, new = run.step()
+            new = new.inner if isinstance(new, BoundedPoint) else new
             assert entry.step is not None
             failure = entry.step.failure
             if failure is not None and point is kept and self._check:
@@ -228,6 +236,14 @@ class ScaledGD(Optimizer):
         spent = Meter(memory["oracle_calls"] + spent.oracle_calls, memory["passes"] + spent.passes)
         seconds = memory["seconds"] + clock.seconds()
         state = self._state(memory, point)
+        box = self._box()
+        if box is not None:
+            if not box.contains(point.x):
+                raise ValueError(
+                    "`ScaledGD.step(...)` found parameters outside of the bounds of their group. "
+                    "Move them inside: `p.clamp_(lower, upper)` under `torch.no_grad()`."
+                )
+            point = BoundedPoint(point, box)
         snapshot = Snapshot(point.x, state, memory["iterations"], spent, seconds)
         run = Run(objective, point.x, self._method(), snapshot, start=point)
         if self._kind is None:
@@ -408,6 +424,40 @@ class ScaledGD(Optimizer):
             )
         assert self._objective is not None
         return self._objective
+
+    def _box(self) -> Box | None:
+        """The bounds of the groups, for the vector of the trainable parameters."""
+        given = [group.get("bounds") for group in self.param_groups]
+        if not any(bounds is not None for bounds in given):
+            return None
+        ends = [
+            (None, None) if bounds is None else ends_of(bounds, "ScaledGD")
+            for bounds, group in zip(given, self.param_groups, strict=True)
+            for p in group["params"]
+            if p.requires_grad
+        ]
+        both = [low for low, _ in ends], [high for _, high in ends]
+        return box_of(both, Structure(self._trainable()).vector_of, "ScaledGD")
+
+    def _move_inside(self) -> None:
+        """Move parameters to their bounds where they are outside, with a warning."""
+        box = self._box()
+        if box is None:
+            return
+        if not isinstance(self.method, ProposingMethod):
+            raise TypeError(
+                f"`ScaledGD`: {type(self.method).__name__} has no bounds. Use method 'lazy', "
+                "'plane' or a scaling such as 'CGMR'."
+            )
+        parameters = self._trainable()
+        layout = Layout(parameters, "ScaledGD(params)")
+        x = layout.flatten([p.detach() for p in parameters])
+        if not box.contains(x):
+            layout.write(box.project(x), parameters)
+            warnings.warn(
+                "`ScaledGD` got parameters outside of their bounds, and has moved them inside.",
+                stacklevel=3,
+            )
 
     def _skip(self, objective: ClosureObjective, skipped: Skipped) -> Tensor:
         """NaN; the random state goes on as after one evaluation, all else is as before."""

@@ -211,8 +211,8 @@ def test_a_step_whose_hessian_has_changed_is_left_out(skew, spans):
 
 
 def _at(x, grad):
-    """A point of which x and the gradient alone are asked."""
-    return SimpleNamespace(x=x.double(), grad=grad.double())
+    """A point with x and the gradient alone."""
+    return SimpleNamespace(x=x.double(), full_grad=grad.double())
 
 
 @pytest.mark.parametrize("memory", [0, -1, 1.5, True])

@@ -18,7 +18,7 @@ LAYERS = [
     {"errors", "_validate"},
     {"interface"},
     {"scaling", "linalg", "distributed", "line_search", "theory"},
-    {"objectives"},
+    {"objectives", "bounds"},
     {"methods"},
     {"result"},
     {"loop"},

@@ -521,12 +521,6 @@ def test_all_points_on_request():
 # What it does not do
 
 
-@pytest.mark.parametrize("bounds", [[(0, 1)] * 4, scipy.optimize.Bounds(0, 1), [(None, None)] * 4])
-def test_bounds_are_refused_with_a_remedy(bounds):
-    with pytest.raises(ValueError, match=r"without bounds.* method='L-BFGS-B'"):
-        run(**EXACT, bounds=bounds)
-
-
 @pytest.mark.parametrize(
     "constraints",
     [

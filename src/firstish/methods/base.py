@@ -43,6 +43,7 @@ class Step:
         product: the reason for a Hessian-vector product, in a method that rarely needs one; None
             without a product, and in methods that need one at every step.
         pairs: the number of curvature pairs that made the direction, in a method that keeps them.
+        active: the number of variables held at their bounds before the step; None without bounds.
         failure: the reason if no step was taken.
     """
 
@@ -59,6 +60,7 @@ class Step:
     slope_ratio: float | None = None
     product: str | None = None
     pairs: int | None = None
+    active: int | None = None
     failure: Failure | None = None
 
 

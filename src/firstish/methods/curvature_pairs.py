@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -36,6 +36,11 @@ from torch import Tensor
 
 from firstish.linalg import add_combination, dots, norm, norm_and_cosine
 from firstish.methods.row_buffer import appended
+
+POSITIVE = 1e-8  # least cosine of the angle between the changes of x and g
+LEAST = 10  # pairs that are kept however long they are
+WORK = 10**8  # multiplications that the pairs of free variables may cost
+SHOWN = 1e-6  # least part of a pair, <s_F,y_F>/(|s||y|), in the free variables
 
 
 class Pair(NamedTuple):
@@ -72,6 +77,9 @@ class Pairs:
         R: transposed, its lower triangle is in use: R[j, i] = <s_i, y_j> for i <= j.
         stretches: |y|/|s|.
         taus: the ratio by which each rescaled those before it.
+        free: 1 for the variables that the pairs are of, 0 for the others, where S and Y count as 0;
+            None for all.
+        ends: <y,y> of the oldest and of the newest row of Y, over these.
     """
 
     S: Tensor
@@ -79,6 +87,8 @@ class Pairs:
     R: Tensor
     stretches: tuple[float, ...]
     taus: tuple[float, ...]
+    free: Tensor | None = None
+    ends: tuple[float, ...] = (1.0, 1.0)
 
     @classmethod
     def first(cls, new: Pair) -> Pairs:
@@ -118,15 +128,62 @@ class Pairs:
         rest = self.stretches[drop:], (1.0, *self.taus[drop + 1 :])
         return Pairs(self.S[drop:], self.Y[drop:], self.R[drop:, drop:], *rest)
 
+    def newest_scale(self) -> float:
+        """<s,y>/<y,y> of the newest pair."""
+        return float(self.R[-1, -1]) / self.stretches[-1]
+
+    def over(self, free: Tensor) -> Pairs | None:
+        """The pairs of the free variables: R and the products are over these alone.
+
+        For a pair whose step left the others where they were, H_FF s_F = y_F. A pair that shows
+        too little of the free variables is omitted.
+
+        Args:
+            free: their mask.
+        """
+        held = ~free
+        here = free if 2 * int(free.sum()) <= len(free) else held  # the smaller part
+        columns = here.nonzero()[:, 0]
+        kept = self.newest(max(LEAST, math.isqrt(WORK // max(1, len(columns)))))
+        assert kept is not None
+        S, Y = kept.S[:, columns], kept.Y[:, columns]
+        R = (Y @ S.t()).to("cpu", torch.float64)
+        if here is held:
+            R = kept.R - R
+        rows = (R.diagonal() > max(SHOWN, 100 * torch.finfo(S.dtype).eps)).nonzero()[:, 0]
+        if not len(rows):
+            return None
+        chosen, weights = kept._rows(rows), free.to(S.dtype)
+        ends = tuple(norm(chosen.Y[k] * weights) ** 2 for k in (0, -1))
+        return replace(chosen, R=R[rows][:, rows].tril_(), free=weights, ends=ends)
+
+    def _rows(self, rows: Tensor) -> Pairs:
+        """These pairs of them; their R is left to the caller."""
+        if len(rows) == len(self):
+            return self
+        numbers = rows.tolist()
+        taus = [self.taus[k] for k in numbers]
+        on_device = rows.to(self.S.device)
+        return Pairs(
+            self.S[on_device],
+            self.Y[on_device],
+            self.R,
+            tuple(self.stretches[k] for k in numbers),
+            (1.0, *taus[1:]),
+        )
+
     def times(self, v: Tensor, self_scaled: bool = True) -> Tensor:
         """B v."""
-        e = self._initial_scales()
-        gamma = float(e[0 if self_scaled else -1])
+        e, k = self._initial_scales(), 0 if self_scaled else -1
+        gamma = float(e[k]) / self.ends[k]
         upper = self.R.t()
         u = _solve(upper, dots(self.S, v), upper=True)
-        q = add_combination(v, self.Y, -u)
+        q = self._of_free(add_combination(v, self.Y, -u))
         t = _solve(self.R, e * u - gamma * dots(self.Y, q), upper=False)
-        return add_combination(q, self.S, t, gamma)
+        return self._of_free(add_combination(q, self.S, t, gamma))
+
+    def _of_free(self, v: Tensor) -> Tensor:
+        return v if self.free is None else v.mul_(self.free)
 
     def _initial_scales(self) -> Tensor:
         """e: <s,y>/<y,y> of each pair, over the taus of those after it."""

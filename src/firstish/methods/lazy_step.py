@@ -13,17 +13,16 @@ from firstish._validate import check_count
 from firstish.linalg import dot, norm
 from firstish.line_search import Armijo, SearchState
 from firstish.methods.base import Step
-from firstish.methods.curvature_pairs import Pair, Pairs, pair
+from firstish.methods.between_bounds import direction
+from firstish.methods.curvature_pairs import LEAST, POSITIVE, Pair, Pairs, pair
 from firstish.methods.row_buffer import aligned
 from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless, resolved_length
 from firstish.objectives.base import Order, Point
 from firstish.scaling import Curvature, curvature_case, require_finite
 
-POSITIVE = 1e-8  # least cosine of the angle between the changes of x and g
 DESCENT = 1e-10  # least cosine of the angle between p and -g
 SHORT = 0.3  # a step size below it is a deep cut
 DEEP_CUTS = 5  # in a row: then B is too large everywhere, not only along the last step
-LEAST_MEMORY = 10  # pairs that `memory="auto"` keeps however long they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +56,10 @@ class LazyState:
     def after(cls, point: Point, expected: float, pairs: Pairs | None) -> LazyState:
         """The state after a step from that point."""
         if pairs is None:
-            return cls(point.x, point.grad, expected)
+            return cls(point.x, point.full_grad, expected)
         R = pairs.R.view(torch.uint8)
-        return cls(point.x, point.grad, expected, pairs.S, pairs.Y, R, pairs.stretches, pairs.taus)
+        g = point.full_grad
+        return cls(point.x, g, expected, pairs.S, pairs.Y, R, pairs.stretches, pairs.taus)
 
     def pairs(self) -> Pairs | None:
         """The pairs; None if there are none."""
@@ -152,13 +152,13 @@ class LazyStep(ProposingMethod[LazyState]):
         """The direction that the pairs give, with a product where they are not enough."""
         if state.x is None or state.grad is None:
             return _first(point)
-        last = pair(point.x - state.x, point.grad - state.grad, POSITIVE)
+        last = pair(point.x - state.x, point.full_grad - state.grad, POSITIVE)
         pairs = state.pairs()
         if last is not None:
             pairs = self._with(last, pairs, state, point.x)
         if pairs is None:
             return _gradient(point, "curvature")
-        p = pairs.times(point.grad, self.self_scaled).neg_()
+        p = direction(point, pairs, self.self_scaled)
         slope, length = dot(point.grad, p), norm(p)
         if not _descends(slope, length, point.grad_norm):
             return _gradient(point, "descent")
@@ -174,10 +174,14 @@ class LazyStep(ProposingMethod[LazyState]):
     def learn(
         self, state: LazyState, proposal: Proposal, step: Step, search: SearchState
     ) -> LazyState:
-        """The state after the step, which counts the deep cuts in a row."""
+        """The state after the step, which counts the deep cuts in a row.
+
+        A step that a bound has cut is not the one whose curvature was expected.
+        """
         deep = step.step_size is not None and step.step_size < SHORT
         after: LazyState = proposal.state_after
-        return replace(after, cuts=state.cuts + 1 if deep else 0)
+        expected = 0.0 if proposal.cut else after.expected
+        return replace(after, expected=expected, cuts=state.cuts + 1 if deep else 0)
 
     def _with(self, last: Pair, pairs: Pairs | None, state: LazyState, x: Tensor) -> Pairs:
         """The pairs and that of the last step."""
@@ -196,7 +200,7 @@ class LazyStep(ProposingMethod[LazyState]):
             return self.memory
         n = x.numel()
         affordable = self.max_bytes // (2 * n * x.dtype.itemsize)
-        return max(LEAST_MEMORY, min(2 * n + 100, affordable))
+        return max(LEAST, min(2 * n + 100, affordable))
 
 
 def _descends(slope: float, length: float, g_norm: float) -> bool:

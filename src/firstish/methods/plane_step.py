@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain, pairwise, takewhile
 from typing import ClassVar
 
 from torch import Tensor
@@ -47,7 +47,7 @@ class PlaneState:
 
     def then(self, point: Point, memory: int) -> PlaneState:
         """The state at the next point, with the pair from the last point to this one."""
-        x, g = point.x, point.grad
+        x, g = point.x, point.full_grad
         if self.x is None or self.grad is None:
             return PlaneState(x, g)
         s, y = x - self.x, g - self.grad
@@ -62,6 +62,13 @@ class PlaneState:
             mean = _symmetric(dot(s, Y[0]), dot(S[0], y), _root(sHs) * _root(row[-1]))
             rows.append((mean, *row))
         return PlaneState(x, g, S, Y, tuple(chain.from_iterable(rows)))
+
+    def over(self, free: Tensor | None) -> PlaneState:
+        """The newest pairs whose steps did not move a variable that is held now."""
+        if free is None:
+            return self
+        k = sum(1 for _ in takewhile(lambda s: not s[~free].any(), self.S))
+        return PlaneState(self.x, self.grad, self.S[:k], self.Y[:k], self.SY[: k * (k + 1) // 2])
 
     def rows(self) -> list[tuple[float, ...]]:
         """The rows of the lower triangle of SY."""
@@ -132,7 +139,8 @@ class PlaneStep(ProposingMethod[PlaneState]):
         angle = point.angle()
         case, s = algorithm_1(angle, "CG", sigma=self.sigma, s_lpc=self.s_lpc, s_nc=self.s_nc)
         here = state.then(point, self.memory)
-        proposal = self._in_plane(point, angle, here) if case is Curvature.SPC else None
+        usable = here.over(point.free)
+        proposal = self._in_plane(point, angle, usable) if case is Curvature.SPC else None
         if proposal is None:
             proposal = along_gradient(point, angle, case, s, scaling="CG")
         proposal.state_after = here

@@ -38,6 +38,7 @@ class Proposal:
         angle: between g and Hg, if the step was scaled by it.
         record: the fields of `Step` that are known before the search.
         state_after: the state of the method after this step, if known before the search.
+        cut: True after the search if a bound has cut the step taken, which then is not alpha p.
     """
 
     vector: Tensor
@@ -51,6 +52,7 @@ class Proposal:
     angle: Angle | None = None
     record: Step = field(default_factory=Step)
     state_after: Any = None
+    cut: bool = False
 
 
 def along_gradient(
@@ -137,7 +139,10 @@ class ProposingMethod(ABC, Generic[State]):
     def step(self, point: Point, state: State) -> tuple[Point, Step, State]:
         """One iteration: a proposal, taken by the line search."""
         if point.grad_norm == 0:
-            return point, Step(step_size=0.0, trials=0, failure=Failure.STATIONARY), state
+            stationary = Step(
+                step_size=0.0, trials=0, active=point.active, failure=Failure.STATIONARY
+            )
+            return point, stationary, state
         proposal = self.propose(point, state)
         before = self.search_state(state)
         new, step, search = take_step(point, proposal, self.line_search, before, self.order)
@@ -178,13 +183,14 @@ def take_step(
     else:
         found = search.backtrack(phi, first, interpolate=proposal.interpolate)
     step = _complete_record(point, proposal, phi, found)
+    proposal.cut = found.trial is not None and found.trial.linear is not None
     return (point if found.trial is None else found.trial.point), step, after
 
 
 class PointTrial:
-    """The point x + alpha p as a trial of the line search."""
+    """The point x + alpha p, or P(x + alpha p) with bounds, as a trial of the line search."""
 
-    __slots__ = ("_slope", "_vector", "_weight", "point", "start", "value")
+    __slots__ = ("_slope", "_vector", "_weight", "linear", "point", "start", "value")
 
     def __init__(
         self, start: Point, vector: Tensor, weight: float, order: Order, alpha: float
@@ -195,11 +201,16 @@ class PointTrial:
         self._vector = vector
         self._weight = weight
         self._slope: float | None = None
+        self.linear: float | None = None
+        d = self.point.displacement
+        if d is not None:
+            self.linear = dot(start.full_grad, d)
+            self._vector, self._weight = d, 1 / alpha
 
     def slope(self) -> float:
         """<g(x + alpha p), p>."""
         if self._slope is None:
-            self._slope = self._weight * dot(self.point.grad, self._vector)
+            self._slope = self._weight * dot(self.point.full_grad, self._vector)
         return self._slope
 
     def moved(self) -> bool:
@@ -217,7 +228,7 @@ def _complete_record(
     """The record of the proposal, completed by the result of the search."""
     slope, pHp, alpha, trial = phi.slope, proposal.curvature, found.step_size, found.trial
     step = proposal.record
-    step.step_size, step.trials = alpha, found.trials
+    step.step_size, step.trials, step.active = alpha, found.trials, point.active
     if pHp is not None:
         step.descent_margin = slope + pHp
         step.predicted_decrease = -alpha * (slope + alpha / 2 * pHp)

@@ -263,15 +263,14 @@ class AutogradPoint(Point):
 
     def gradient_at(self, x: Tensor) -> Tensor:
         """The gradient at another x, without a point."""
+        return self.gradient_inside(self._gradient_at, x)
+
+    def _gradient_at(self, x: Tensor) -> Tensor:
         run = self.objective.run(x, graph=True)
         g = self.objective.gradient(run, x, False, False)[0]
         if run.grads is not None:
             self.objective.confirm(self, run, x - self.x, g)
         return g
-
-    def difference_base(self) -> Tensor:
-        """The gradient at the point that `gradient_at` is compared with."""
-        return self.grad
 
     def exact_product(self, v: Tensor) -> Product:
         """Hv by double backward."""

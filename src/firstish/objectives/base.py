@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from firstish.bounds.box import Box
 from firstish.errors import NonFiniteError
 from firstish.linalg import add, dot, in_range, norm, norm_and_cosine
 from firstish.scaling import Angle
@@ -97,6 +99,10 @@ class Point(ABC):
     selector: Selector | None = None  # chooses how products are computed, if there is a choice
     product_fraction: float = 1  # the fraction of the data that a product uses
     aux: Any = None  # what the loss returned besides its value
+    box: Box | None = None  # the bounds of x; evaluations stay inside
+    active: int | None = None  # the number of variables held at their bounds, once `grad` is known
+    free: Tensor | None = None  # then the mask of the others, if some are held; see `bounds/`
+    displacement: Tensor | None = None  # the step to this point, if a bound has cut it
 
     _f: float | None = None
     _g: Tensor | None = None
@@ -144,6 +150,16 @@ class Point(ABC):
         if self._g_norm is None:
             self._g_norm = norm(self.grad)
         return self._g_norm
+
+    @property
+    def full_grad(self) -> Tensor:
+        """The gradient, also of variables held at their bounds."""
+        return self.grad
+
+    @property
+    def optimality(self) -> float:
+        """|g|, or with bounds |P(x - g) - x|: 0 where the first-order conditions hold."""
+        return self.grad_norm
 
     def grad_in_range(self) -> tuple[Tensor, float, float]:
         """v, |v| and |g|/|v|, where v is the gradient divided by a power of two, for products.
@@ -197,6 +213,22 @@ class Point(ABC):
     def along(self, p: Tensor, alpha: float, order: Order = 2) -> Point:
         """The point x + alpha p."""
         return self.at(add(self.x, p, alpha), order)
+
+    def gradient_inside(self, gradient: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """The gradient at an x near this point, to first order if that is outside of the bounds.
+
+        There it is 2 g(here) - g(mirrored x), for differences that must not leave the box.
+        """
+        if self.box is None or self.box.contains(x):
+            return gradient(x)
+        mirrored = 2 * self.x - x
+        if not self.box.contains(mirrored):
+            return gradient(self.box.project(x))
+        return 2 * self.difference_base() - gradient(mirrored)
+
+    def difference_base(self) -> Tensor:
+        """The gradient here that gradient differences are taken from."""
+        return self.grad
 
     def accept(self) -> None:
         """Make this the current point, and commit side effects such as new buffers."""

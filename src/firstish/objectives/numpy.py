@@ -202,7 +202,7 @@ class NumpyPoint(Point):
             scale = max(scale, math.sqrt(self.x.numel()) * abs(self.value))
         objective.grad_scale = scale
         return gradient_difference(
-            self._gradient_at,
+            lambda x: self.gradient_inside(self._gradient_at, x),
             self.x,
             self.grad,
             v,

@@ -38,12 +38,14 @@ class Difference:
         method: "2-point", "3-point" or "cs".
         rel_step: the step relative to x; SciPy's default if None.
         abs_step: the absolute step; a relative one is used if None.
+        bounds: the lower and upper bounds, which differences do not leave.
     """
 
     approximate: Function
     method: str = "2-point"
     rel_step: Any = None
     abs_step: Any = None
+    bounds: tuple[Any, Any] = (-np.inf, np.inf)
 
     def __post_init__(self) -> None:
         if self.method not in _ERROR:
@@ -59,6 +61,7 @@ class Difference:
             rel_step=self.rel_step,
             abs_step=self.abs_step,
             f0=np.asarray(value).reshape(-1),
+            bounds=self.bounds,
         )
 
 

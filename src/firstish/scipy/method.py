@@ -11,10 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from firstish.bounds.box import box_of
 from firstish.methods.base import AnyMethod
 from firstish.methods.registry import method_of
 from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.minimize import minimize
+from firstish.objectives.structure import Structure
 from firstish.result import Progress, Result, Status
 from firstish.scipy.calls import Calls, Difference, Function, value_with_gradient
 
@@ -74,7 +76,7 @@ def scipy_method(
         hess: returns the Hessian as an array, a sparse array or a linear operator. With "2-point",
             or without `hess` and `hessp`, products are differences of gradients.
         hessp: the Hessian-vector product, `hessp(x, v, *args)`; not used if `hess` is given.
-        bounds: must be None.
+        bounds: as SciPy documents them: a `Bounds`, or a pair (min, max) for each entry of x.
         constraints: must be empty.
         callback: called after each iteration, with `intermediate_result=` if that is the name of
             its only argument, else with x. StopIteration ends the run; return values are ignored.
@@ -120,14 +122,15 @@ def scipy_method(
         raise ModuleNotFoundError(
             "`firstish.scipy_method` needs SciPy: pip install 'firstish[scipy]'", name="scipy"
         ) from error
-    _check_unconstrained(bounds, constraints)
+    _check_unconstrained(constraints)
     method = _method(stepper, settings)
-    start = _start(x0)
+    start, box = _start(x0), _bounds(bounds)
     difference = Difference(
         approximate=approx_derivative,
         method=jac if isinstance(jac, str) else finite_diff_method,
         rel_step=finite_diff_rel_step,
         abs_step=eps,
+        bounds=_ends(box, start),
     )
     calls = _calls(fun, start.numel(), args, jac, hess, hessp, difference)
     default = 1e-5 if calls.objective.jac_error else 1e-6
@@ -145,6 +148,7 @@ def scipy_method(
         max_oracle_calls=max_oracle_calls,
         max_iterations=maxiter,
         max_seconds=max_seconds,
+        bounds=box,
         callback=observer if callback is not None or return_all else None,
     )
     answer = OptimizeResult(
@@ -165,13 +169,20 @@ def scipy_method(
     return answer
 
 
-def _check_unconstrained(bounds: Any, constraints: Any) -> None:
-    if bounds is not None:
-        raise ValueError(
-            "`minimize(method=firstish.scipy_method, bounds=...)` is not supported: the methods "
-            "are for problems without bounds. Leave bounds=None, replace x by a function of a free "
-            "variable (such as exp), or use method='L-BFGS-B'."
-        )
+def _bounds(given: Any) -> Any:
+    """SciPy's bounds as `minimize` takes them: pairs in a list."""
+    return given if given is None or hasattr(given, "lb") else [tuple(pair) for pair in given]
+
+
+def _ends(bounds: Any, x: torch.Tensor) -> tuple[Any, Any]:
+    """The bounds for SciPy's finite differences."""
+    if bounds is None:
+        return -np.inf, np.inf
+    box = box_of(bounds, Structure(x).vector_of, "minimize")
+    return (-np.inf, np.inf) if box is None else (box.lower.numpy(), box.upper.numpy())
+
+
+def _check_unconstrained(constraints: Any) -> None:
     empty = constraints is None or (hasattr(constraints, "__len__") and len(constraints) == 0)
     if not empty:
         raise ValueError(

@@ -12,6 +12,8 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from firstish.bounds.bounded import BoundedObjective, BoundedPoint
+from firstish.bounds.box import Box
 from firstish.loop import Limits, Run
 from firstish.methods.base import AnyMethod
 from firstish.methods.registry import method_of
@@ -118,6 +120,7 @@ def fit(
     tol: float,
     max_iter: int,
     precondition: bool,
+    box: Box | None = None,
 ) -> Fitted:
     """Minimise the mean loss until no entry of its gradient is larger than tol in magnitude.
 
@@ -128,6 +131,7 @@ def fit(
         tol: the tolerance.
         max_iter: the largest number of iterations.
         precondition: True to run the method in variables chosen from the data.
+        box: bounds of x; then `precondition` must be False.
     """
     chosen = method_of(method, "fit")
     objective = task.objective()
@@ -136,9 +140,11 @@ def fit(
     rows, iterations = len(start), 0
     change: float = max(FIRST_CHANGE, cost(task.A, rows)) if precondition else np.inf
     run = _begin(task, point, chosen, rows, precondition, whiten=False)
+    if box is not None:
+        run = Run(BoundedObjective(objective, box), x, chosen)
     while True:
         here = _inner(run)
-        largest = float(here.grad.abs().max())
+        largest = float((here if box is None else run.point).grad.abs().max())
         status = None
         if largest <= tol:
             status = Status.CONVERGED
@@ -168,7 +174,9 @@ def _begin(
 
 
 def _inner(run: Run) -> LinearPoint:
-    point = run.point.inner if isinstance(run.point, SubstitutedPoint) else run.point
+    point = run.point
+    if isinstance(point, SubstitutedPoint | BoundedPoint):
+        point = point.inner
     assert isinstance(point, LinearPoint)
     return point
 

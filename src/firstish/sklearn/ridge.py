@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from firstish.bounds.box import Box
 from firstish.methods.base import AnyMethod
 from firstish.objectives.linear.families import LeastSquares
 from firstish.sklearn.checks import check_number, check_settings, check_sparse, checked_weights
@@ -33,6 +34,8 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         warm_start: True to start from the coefficients of the last fit.
         method: "lazy" by default; "CGMR" or any other method of `firstish.minimize`.
         precondition: True to run the method in the changed variables.
+        positive: True to allow no negative coefficients; b may be negative. Without the change of
+            variables, in which they would have no bounds of their own.
 
     Attributes:
         coef_: (features,), or (targets, features) if y has two axes.
@@ -58,6 +61,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         warm_start: bool = False,
         method: AnyMethod | str | None = None,
         precondition: bool = True,
+        positive: bool = False,
     ) -> None:
         self.alpha = alpha
         self.fit_intercept = fit_intercept
@@ -66,6 +70,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         self.warm_start = warm_start
         self.method = method
         self.precondition = precondition
+        self.positive = positive
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> ScaledRidge:
         """Fit the coefficients.
@@ -110,7 +115,8 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
             method=self.method,
             tol=self.tol * _largest_gradient(X, y - mean, weights),
             max_iter=self.max_iter,
-            precondition=self.precondition,
+            precondition=self.precondition and not self.positive,
+            box=_positive(start, X.shape[1]) if self.positive else None,
         )
         found.warn(self)
         values = found.x.numpy().reshape(start.shape)
@@ -150,3 +156,10 @@ def _largest_gradient(X: Any, residual: Array, weights: Array | None) -> float:
         return float(np.abs(X.T @ residual).max()) / len(residual)
     weighted = (residual.T * weights).T
     return float(np.abs(X.T @ weighted).max()) / float(weights.sum())
+
+
+def _positive(start: Array, features: int) -> Box:
+    """Coefficients of at least 0, and any intercept."""
+    lower = np.zeros_like(start)
+    lower[:, features:] = -np.inf
+    return Box(as_tensor(lower.reshape(-1)), as_tensor(np.full(lower.size, np.inf)))

@@ -100,7 +100,10 @@ def test_settings_of_minimize_that_differ_are_refused_on_every_rank(tmp_path):
     *refused, (_, last) = zero
     assert len(refused) == 4
     for _, message in refused:
-        assert "different methods, tolerances or budgets: rank 0 differs from rank 1" in message
+        assert (
+            "different methods, tolerances, budgets or bounds: rank 0 differs from rank 1"
+            in message
+        )
     assert last == "MAX_ITERATIONS"
 
 

@@ -292,6 +292,9 @@ class RowSumPoint(Point):
 
     def gradient_at(self, x: Tensor) -> Tensor:
         """The gradient at another x, over the rows that products use."""
+        return self.gradient_inside(self._gradient_at, x)
+
+    def _gradient_at(self, x: Tensor) -> Tensor:
         if self.objective.sample_size is None:
             vector = self.objective.gradient(x).gradient
             assert vector is not None

@@ -1,0 +1,158 @@
+"""An objective whose points stay inside a box, with the derivatives of the free variables.
+
+A variable is *held* at x if it is at a bound and -g leads out of the box; the others are free. On
+the free variables the problem is one without bounds near x. A `BoundedPoint` therefore has the
+derivatives of f there, the gradient with 0 for held variables and products with the free block of
+the Hessian, and every method's formulas hold in that subspace (two-metric projection, Bertsekas
+1982). Steps bend at the bounds: the trials of a line search are P(x + alpha p).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from firstish.bounds.box import Box
+from firstish.linalg import add, norm
+from firstish.objectives.base import Objective, Order, Point, Product
+from firstish.scaling import Angle
+
+
+class BoundedObjective:
+    """f restricted to a box.
+
+    Args:
+        objective: f.
+        box: the bounds, shaped like the vector x.
+    """
+
+    def __init__(self, objective: Objective, box: Box) -> None:
+        self.objective = objective
+        self.box = box
+        self.group = getattr(objective, "group", None)
+
+    def at(self, x: Tensor, order: Order = 2) -> Point:
+        """The point of the box nearest to x."""
+        return BoundedPoint(self.objective.at(self.box.project(x), order), self.box)
+
+
+class BoundedPoint(Point):
+    """A point inside a box, as seen by a method: only its free variables have derivatives.
+
+    Args:
+        inner: the point of the objective without bounds, which evaluates and counts.
+        box: the bounds.
+        displacement: its x minus that of the point it was reached from, if the step was cut by a
+            bound.
+    """
+
+    box: Box
+
+    def __init__(self, inner: Point, box: Box, displacement: Tensor | None = None) -> None:
+        super().__init__(inner.x, inner.meter, inner.order)
+        inner.box = box
+        self.inner, self.box, self.displacement = inner, box, displacement
+
+    @property
+    def aux(self) -> Any:
+        """What the loss returned besides its value."""
+        return self.inner.aux
+
+    @property
+    def eps(self) -> float:
+        """Unit roundoff of the arithmetic f is computed in."""
+        return self.inner.eps
+
+    @property
+    def value(self) -> float:
+        """f(x); 1 oracle call."""
+        return self.inner.value
+
+    @property
+    def known_value(self) -> float | None:
+        """f(x) if it was evaluated, else None."""
+        return self.inner.known_value
+
+    @property
+    def full_grad(self) -> Tensor:
+        """The gradient of all variables."""
+        return self.inner.grad
+
+    @property
+    def grad(self) -> Tensor:
+        """The gradient, 0 for held variables; 1 oracle call after the value."""
+        if self._g is None:
+            g = self.inner.grad
+            held = self.box.held(self.x, g)
+            self.active = int(held.sum())
+            if self.active:
+                self.free, g = ~held, g.masked_fill(held, 0.0)
+            self._g = g
+        return self._g
+
+    @property
+    def optimality(self) -> float:
+        """|P(x - g) - x|."""
+        return norm(self.box.optimality(self.x, self.full_grad))
+
+    def hvp(self, v: Tensor) -> Product:
+        """The product of the free block of H with a v that is 0 for held variables."""
+        if self._last_product is None or self._last_product[0] is not v:
+            self._last_product = v, self._free_product(v)
+        return self._last_product[1]
+
+    def _free_product(self, v: Tensor) -> Product:
+        _ = self.grad
+        product = self.inner.hvp(v)
+        if self.free is None:
+            return product
+        return product._replace(vector=product.vector * self.free)
+
+    def curvature(self, v: Tensor) -> float:
+        """<v, Hv>."""
+        _ = self.grad
+        return self.inner.curvature(v) if self.free is None else super().curvature(v)
+
+    def angle(
+        self, v: Tensor | None = None, v_norm: float | None = None, *, rayleigh_only: bool = False
+    ) -> Angle:
+        """|v|, |Hv| and the cosine between v and Hv, over the free variables."""
+        _ = self.grad
+        if self.free is None:
+            return self.inner.angle(v, v_norm, rayleigh_only=rayleigh_only)
+        return super().angle(v, v_norm, rayleigh_only=rayleigh_only)
+
+    def at(self, x: Tensor, order: Order = 2) -> Point:
+        """The point of the box nearest to x."""
+        return BoundedPoint(self.inner.at(self.box.project(x), order), self.box)
+
+    def along(self, p: Tensor, alpha: float, order: Order = 2) -> Point:
+        """The point P(x + alpha p)."""
+        straight = add(self.x, p, alpha)
+        if self.box.contains(straight):
+            return BoundedPoint(self.inner.along(p, alpha, order), self.box)
+        x = self.box.project(straight)
+        return BoundedPoint(self.inner.at(x, order), self.box, x - self.x)
+
+    def accept(self) -> None:
+        """Make this the current point."""
+        self.inner.accept()
+
+    def release(self) -> None:
+        """Free the graph."""
+        self.inner.release()
+
+    def inherited(self) -> tuple[Any, ...]:
+        """What the inner point inherits."""
+        return self.inner.inherited()
+
+    def inherit(self, what: tuple[Any, ...]) -> None:
+        """Restore what `inherited` returned."""
+        self.inner.inherit(what)
+
+    def _value(self) -> float:
+        return self.inner.value
+
+    def _gradient(self) -> Tensor:
+        return self.inner.grad

@@ -1,0 +1,520 @@
+"""Bounds: inside exactly, the properties of the methods on the free variables, degenerate boxes."""
+
+import itertools
+import math
+import warnings
+
+import numpy as np
+import pytest
+import scipy.optimize
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import Bounds, nnls
+
+import firstish
+from firstish import FunctionObjective, LazyStep, PlaneStep, ScaledGradient
+from firstish.bounds.bounded import BoundedObjective
+from firstish.bounds.box import Box
+from firstish.objectives.linear.families import LeastSquares
+
+METHODS = ["lazy", "plane", "CGMR", "MR", "GM", "DY"]
+EPS = torch.finfo(torch.float64).eps
+
+
+def rosenbrock(x):
+    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+
+def inside(f, lower, upper):
+    """f, which raises where it is evaluated outside of the bounds."""
+
+    def call(x):
+        assert bool(((x >= lower) & (x <= upper)).all()), f"evaluated at {x}"
+        return f(x)
+
+    return call
+
+
+def quadratic(seed, n=20, condition=100.0):
+    """A strictly convex quadratic, its Hessian and linear term."""
+    random = torch.Generator().manual_seed(seed)
+    Q = torch.linalg.qr(torch.randn(n, n, generator=random))[0]
+    H = Q @ torch.diag(torch.logspace(0, math.log10(condition), n)) @ Q.T
+    H = (H + H.T) / 2
+    b = H @ torch.randn(n, generator=random)
+    return lambda x: x @ (H @ x) / 2 - b @ x, H, b
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("product", ["double-backward", "difference"])
+def test_f_is_never_evaluated_outside(method, product):
+    lower, upper = torch.full((6,), -0.5), torch.tensor([0.8, 2.0, 0.3, 0.8, 0.9, 0.1])
+    f = inside(rosenbrock, lower, upper)
+    start = torch.tensor([-0.5, 0.2, 0.3, -0.5, 0.0, 0.1])
+    result = firstish.minimize(
+        f, start, method=method, product=product, bounds=(lower, upper), max_iterations=200
+    )
+    x = result.x
+    assert bool(((x >= lower) & (x <= upper)).all())
+    assert result.value < rosenbrock(start)
+    assert bool(((x == lower) | (x == upper)).any())
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_minimum_of_a_quadratic_is_that_of_an_independent_solver(method, seed):
+    f, H, b = quadratic(seed)
+    result = firstish.minimize(f, torch.zeros(20), method=method, bounds=(-0.3, 0.4), gtol=1e-9)
+    assert result.success
+    # min |A x - c|^2 / 2 with A^T A = H, A^T c = b
+    A = torch.linalg.cholesky(H).T
+    exact = scipy.optimize.lsq_linear(
+        A.numpy(), torch.linalg.solve(A.T, b).numpy(), (-0.3, 0.4), method="bvls", tol=1e-14
+    )
+    # An error of 1e-9 in the first-order conditions is one of 1e-9 / least eigenvalue (1) in x.
+    assert np.abs(result.x.numpy() - exact.x).max() < 1e-7
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_first_order_conditions_hold_at_the_end(method):
+    f, H, b = quadratic(7, condition=1000.0)
+    result = firstish.minimize(f, torch.zeros(20), method=method, bounds=(-0.2, 0.2), gtol=1e-8)
+    x, g = result.x, H @ result.x - b
+    assert result.success
+    projected = torch.clamp(x - g, -0.2, 0.2) - x
+    assert result.grad_norm == pytest.approx(float(projected.norm()), rel=1e-3, abs=1e-12)
+    assert bool((g[x == -0.2] > -1e-8).all())
+    assert bool((g[x == 0.2] < 1e-8).all())
+    free = (x > -0.2) & (x < 0.2)
+    assert float(g[free].norm()) <= 1e-8 * 1.01
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("bound", [1e6, math.inf])
+def test_bounds_that_are_never_active_change_no_bit(method, bound):
+    start = torch.tensor([-1.2, 1.0, 0.5, -0.3])
+    plain = firstish.minimize(rosenbrock, start, method=method, max_iterations=60)
+    boxed = firstish.minimize(
+        rosenbrock, start, method=method, max_iterations=60, bounds=(-bound, bound)
+    )
+    assert torch.equal(plain.x, boxed.x)
+    assert [row.value for row in plain.history] == [row.value for row in boxed.history]
+    assert [row.oracle_calls for row in plain.history] == [
+        row.oracle_calls for row in boxed.history
+    ]
+    assert {row.active for row in boxed.history[:-1]} == ({None} if bound == math.inf else {0})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_active_set_is_found_after_finitely_many_steps(method):
+    f, _, _ = quadratic(3)
+    result = firstish.minimize(f, torch.zeros(20), method=method, bounds=(-0.3, 0.4), gtol=1e-8)
+    active = [row.active for row in result.history[:-1]]
+    at_end = int(((result.x == -0.3) | (result.x == 0.4)).sum())
+    assert active[-1] == at_end > 0
+    settled = next(k for k in range(len(active)) if set(active[k:]) == {at_end})
+    assert settled < len(active)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 8),
+    method=st.sampled_from(METHODS),
+    share=st.floats(0, 1),
+)
+def test_f_never_rises_and_x_stays_inside_on_random_quadratics(seed, n, method, share):
+    f, _, _ = quadratic(seed, n)
+    random = torch.Generator().manual_seed(seed)
+    lower = torch.randn(n, generator=random)
+    width = torch.rand(n, generator=random) * (torch.rand(n, generator=random) > share)
+    upper = lower + width
+    start = torch.clamp(torch.randn(n, generator=random), lower, upper)
+    result = firstish.minimize(
+        inside(f, lower, upper), start, method=method, bounds=(lower, upper), max_iterations=300
+    )
+    values = [row.value for row in result.history]
+    noise = 10 * EPS * max(map(abs, values))
+    assert all(b <= a + noise for a, b in itertools.pairwise(values))
+    assert result.status.name in ("CONVERGED", "ROUNDING")
+
+
+@given(seed=st.integers(0, 10**6), scaling=st.sampled_from(["CG", "MR", "GM"]))
+def test_the_paper_s_properties_hold_on_the_free_variables(seed, scaling):
+    """MR <= GM <= CG, second-order descent <g,p> + <p,Hp> <= 0, and the unit step, over them."""
+    f, H, b = quadratic(seed, 8)
+    random = torch.Generator().manual_seed(seed)
+    x = torch.where(torch.rand(8, generator=random) < 0.5, 0.0, torch.rand(8, generator=random))
+    box = Box(torch.zeros(8), torch.full((8,), math.inf))
+    point = BoundedObjective(FunctionObjective(f, x, check=False), box).at(x)
+    g = H @ x - b
+    free = (x > 0) | (g <= 0)
+    if not bool(free.any()):
+        return
+    block, g_free = H[free][:, free], g[free]
+    _, step, _ = ScaledGradient(scaling=scaling).step(point, ScaledGradient().init(point))
+    gg, gHg = g_free @ g_free, g_free @ block @ g_free
+    HgHg = (block @ g_free) @ (block @ g_free)
+    expected = {"CG": gg / gHg, "MR": gHg / HgHg, "GM": (gg / HgHg).sqrt()}[scaling]
+    assert step.scale == pytest.approx(float(expected), rel=1e-9)
+    assert step.active == int((~free).sum())
+    assert step.descent_margin <= 1e-9 * float(gg * expected)
+
+
+def test_the_direction_of_the_lazy_step_is_newton_s_on_the_free_variables():
+    """With as many pairs as free variables, of steps among these, B is the inverse of the block."""
+    f, H, b = quadratic(1, 8, condition=10.0)
+    lower = torch.full((8,), -math.inf)
+    lower[:3] = 1e3  # at their bounds and held all the time, whatever the others do
+    start = torch.where(torch.isfinite(lower), 1e3, 0.0)
+    result = firstish.minimize(f, start, bounds=(lower, None), gtol=1e-6)
+    assert {row.active for row in result.history[:-1]} <= {0, 1, 2, 3}
+    held = result.x == lower
+    x = result.x.clone()
+    free = ~held
+    x[free] = torch.linalg.solve(H[free][:, free], (b - H[:, held] @ lower[held])[free])
+    assert torch.allclose(result.x, x, rtol=1e-8)
+
+
+class TestDegenerate:
+    @pytest.mark.parametrize("method", METHODS)
+    def test_all_bounds_equal(self, method):
+        x = torch.tensor([0.3, -1.0])
+        result = firstish.minimize(rosenbrock, x, method=method, bounds=(x, x))
+        assert result.success
+        assert torch.equal(result.x, x)
+        assert result.iterations == 0
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_some_bounds_equal(self, method):
+        f = lambda x: ((x - torch.tensor([1.0, 2.0, 3.0])) ** 2).sum() + x[0] * x[1]  # noqa: E731
+        result = firstish.minimize(
+            f,
+            torch.full((3,), 0.5),
+            method=method,
+            bounds=([-5, 0.5, -5], [5, 0.5, 5]),
+            gtol=1e-10,
+        )
+        assert result.success
+        assert result.x[1] == 0.5
+        assert result.x.tolist() == pytest.approx([0.75, 0.5, 3.0], abs=1e-9)
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_a_vertex_that_is_the_solution(self, method):
+        f = lambda x: (x * torch.tensor([1.0, -2.0])).sum()  # noqa: E731
+        result = firstish.minimize(f, torch.tensor([0.0, 1.0]), method=method, bounds=(0, 1))
+        assert result.success
+        assert result.iterations == 0
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_a_vertex_that_is_not(self, method):
+        f = lambda x: ((x - torch.tensor([0.5, 2.0])) ** 2).sum()  # noqa: E731
+        result = firstish.minimize(f, torch.tensor([1.0, 0.0]), method=method, bounds=(0, 1))
+        assert result.success
+        assert result.x.tolist() == pytest.approx([0.5, 1.0], abs=1e-6)
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_a_solution_with_zero_multipliers(self, method):
+        f = lambda x: (x**2).sum() + (x[0] - x[1]) ** 2  # noqa: E731
+        result = firstish.minimize(f, torch.ones(2), method=method, bounds=(0, None), gtol=1e-10)
+        assert result.success
+        assert float(result.x.abs().max()) <= 1e-9
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_one_variable(self, method):
+        result = firstish.minimize(lambda x: (x - 2) ** 2, 0.0, method=method, bounds=(-1, 1.5))
+        assert result.success
+        assert result.x == 1.5
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_a_linear_f_goes_to_its_corner_and_stops(self, method):
+        f = lambda x: (x * torch.tensor([1.0, -2.0, 3.0])).sum()  # noqa: E731
+        result = firstish.minimize(f, torch.full((3,), 0.4), method=method, bounds=(0, 1))
+        assert result.success
+        assert result.x.tolist() == [0, 1, 0]
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_negative_curvature_ends_at_the_bounds(self, method):
+        f = inside(lambda x: -(x**2).sum(), torch.tensor(-1.0), torch.tensor(2.0))
+        result = firstish.minimize(f, torch.tensor([0.1, -0.1]), method=method, bounds=(-1, 2))
+        assert result.success
+        assert result.x.tolist() == [2, -1]
+        assert result.oracle_calls < 100
+
+
+class TestForms:
+    @pytest.mark.parametrize(
+        "bounds",
+        [
+            (0, [1, 0.5]),
+            (0, np.array([1.0, 0.5])),
+            (torch.zeros(2), torch.tensor([1.0, 0.5])),
+            [(0, 1), (0, 0.5)],
+            Bounds([0, 0], [1, 0.5]),
+            (None, [1, 0.5]),
+        ],
+    )
+    def test_the_forms_of_bounds(self, bounds):
+        f = lambda x: ((x - 2) ** 2).sum()  # noqa: E731
+        result = firstish.minimize(f, torch.full((2,), 0.2), bounds=bounds)
+        assert result.success
+        assert result.x.tolist() == [1, 0.5]
+
+    def test_a_structure(self):
+        f = lambda p: (p["a"] - 3) ** 2 + ((p["b"] + 1) ** 2).sum()  # noqa: E731
+        result = firstish.minimize(
+            f, {"a": 0.0, "b": [1.0, 2.0]}, bounds=({"a": None, "b": 0}, {"a": 1, "b": None})
+        )
+        assert result.x["a"] == 1
+        assert result.x["b"].tolist() == [0, 0]
+
+    def test_a_start_outside_is_moved_inside_with_a_warning(self):
+        f = inside(lambda x: (x**2).sum(), torch.tensor(1.0), torch.tensor(2.0))
+        with pytest.warns(UserWarning, match="x0 outside of the bounds"):
+            result = firstish.minimize(f, torch.tensor([5.0, 0.0]), bounds=(1, 2))
+        assert result.x.tolist() == [1, 1]
+
+    @pytest.mark.parametrize(
+        ("bounds", "words"),
+        [
+            ((1, 0), "lower one must not be above"),
+            (([0, math.nan], 1), "lower one must not be above"),
+            (([0, 0, 0], 1), "shape"),
+            ((math.inf, None), "excludes every number"),
+            ([(0, 1)], "has 1 pairs, but x has 2 entries"),
+            ("01", "must be a tuple"),
+            ((0, 1, 2), "must be a tuple"),
+            ({"a": 1}, "must be a tuple"),
+        ],
+    )
+    def test_wrong_bounds_are_errors_at_the_call(self, bounds, words):
+        calls = []
+        f = lambda x: calls.append(1) or (x**2).sum()  # noqa: E731
+        with pytest.raises(ValueError, match=words):
+            firstish.minimize(f, torch.zeros(2), bounds=bounds)
+        assert not calls
+
+    def test_a_method_without_bounds_says_so(self):
+        with pytest.raises(TypeError, match="FixedStep has no bounds"):
+            firstish.minimize(
+                rosenbrock,
+                torch.zeros(2),
+                bounds=(0, 1),
+                method=firstish.baselines.FixedStep(step_size=1e-3),
+            )
+
+
+class TestEverywhere:
+    def test_float32(self):
+        f, _, _ = quadratic(2)
+        exact = firstish.minimize(f, torch.zeros(20), bounds=(-0.3, 0.4), gtol=1e-9)
+        Hb = quadratic(2)[1:]
+        H, b = (t.float() for t in Hb)
+        g = lambda x: x @ (H @ x) / 2 - b @ x  # noqa: E731
+        result = firstish.minimize(
+            g, torch.zeros(20, dtype=torch.float32), bounds=(-0.3, 0.4), gtol=1e-3
+        )
+        assert result.success
+        assert result.x.dtype == torch.float32
+        low, high = torch.tensor(-0.3, dtype=torch.float32), torch.tensor(0.4, dtype=torch.float32)
+        assert bool(((result.x >= low) & (result.x <= high)).all())
+        assert float((result.x.double() - exact.x).abs().max()) < 1e-2
+
+    @pytest.mark.parametrize("method", ["lazy", "CGMR"])
+    def test_non_negative_least_squares_of_a_linear_model(self, method):
+        random = np.random.default_rng(0)
+        A = random.standard_normal((40, 15))
+        y = A @ np.maximum(random.standard_normal(15), 0) + 0.1 * random.standard_normal(40)
+        model = firstish.LinearModel(torch.from_numpy(A), torch.from_numpy(y), LeastSquares())
+        result = firstish.minimize(
+            model, torch.zeros(15), method=method, bounds=(0, None), gtol=1e-9
+        )
+        assert result.success
+        exact, _ = nnls(A, y)
+        assert np.abs(result.x.numpy() - exact).max() < 1e-6
+        assert ((result.x.numpy() == 0) == (exact == 0)).all()
+
+    def test_a_finite_sum(self):
+        torch.manual_seed(0)
+        X = torch.randn(50, 4)
+        y = X @ torch.tensor([1.0, -1.0, 0.5, -0.2])
+        model = torch.nn.Linear(4, 1)
+        whole = lambda m: ((m(X)[:, 0] - y) ** 2).mean()  # noqa: E731
+        other = torch.nn.Linear(4, 1)
+        other.load_state_dict(model.state_dict())
+        loss = lambda out, t: ((out[:, 0] - t) ** 2).mean()  # noqa: E731
+        sum_ = firstish.FiniteSum(model, loss, (X, y), chunk_size=13)
+        for net in (model, other):
+            net.weight.data.abs_()
+            net.bias.data.abs_()
+        one = firstish.minimize(sum_, model, bounds=(0, None), gtol=1e-9)
+        two = firstish.minimize(whole, other, bounds=(0, None), gtol=1e-9)
+        assert one.success
+        assert two.success
+        assert torch.allclose(one.x, two.x, atol=1e-7)
+        assert bool((model.weight >= 0).all())
+        assert bool((one.x == 0).any())
+
+    def test_the_change_of_the_loss_is_seen_in_the_message(self):
+        result = firstish.minimize(rosenbrock, torch.zeros(2), bounds=(0, 0.5))
+        assert result.success
+        assert result.x.tolist() == pytest.approx([0.5, 0.25])
+
+
+@pytest.mark.parametrize("method", [LazyStep(), PlaneStep(), ScaledGradient()])
+def test_a_run_between_bounds_resumes_to_the_same_bits(method):
+    from firstish.loop import Limits, Run
+
+    f, _, _ = quadratic(5)
+    box = Box(torch.full((20,), -0.3), torch.full((20,), 0.4))
+
+    def fresh(resume=None):
+        inner = FunctionObjective(f, torch.zeros(20))
+        return Run(BoundedObjective(inner, box), torch.zeros(20), method, resume)
+
+    whole, first = fresh(), fresh()
+    for _ in range(12):
+        whole.advance(Limits())
+    for _ in range(5):
+        first.advance(Limits())
+    second = fresh(first.snapshot())
+    for _ in range(7):
+        second.advance(Limits())
+    assert torch.equal(whole.point.x, second.point.x)
+    assert whole.point.value == second.point.value
+
+
+def test_no_warning_for_a_start_on_the_boundary():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        firstish.minimize(rosenbrock, torch.zeros(2), bounds=(0, 1), max_iterations=3)
+
+
+class TestScipy:
+    @pytest.mark.parametrize("bounds", [((0, 0.5), (None, 0.1)), Bounds([0, -np.inf], [0.5, 0.1])])
+    def test_bounds_as_scipy_documents_them(self, bounds):
+        ours = scipy.optimize.minimize(
+            scipy.optimize.rosen,
+            [0.1, 0.0],
+            jac=scipy.optimize.rosen_der,
+            bounds=bounds,
+            method=firstish.scipy_method,
+        )
+        theirs = scipy.optimize.minimize(
+            scipy.optimize.rosen,
+            [0.1, 0.0],
+            jac=scipy.optimize.rosen_der,
+            bounds=bounds,
+            method="L-BFGS-B",
+        )
+        assert ours.success
+        assert ours.x == pytest.approx(theirs.x, abs=1e-5)
+        assert ours.fun <= theirs.fun + 1e-10
+
+    def test_f_is_never_evaluated_outside_without_a_gradient(self):
+        def f(x):
+            assert (x >= 0).all()
+            assert (x <= 1).all()
+            return np.sqrt(x[0]) + (x[1] - 2) ** 2 + x[0]
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = scipy.optimize.minimize(
+                f, [0.5, 0.5], bounds=[(0, 1), (0, 1)], method=firstish.scipy_method
+            )
+        assert found.x == pytest.approx([0, 1], abs=1e-4)
+
+
+class TestScaledGD:
+    @pytest.mark.parametrize("method", [None, "CGMR", "plane"])
+    @pytest.mark.parametrize("reuse", [False, True])
+    def test_groups_with_bounds(self, method, reuse):
+        a, b = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.zeros(2))
+
+        def loss():
+            assert bool((a >= 0).all())
+            return ((a + 1) ** 2).sum() + ((b - 3) ** 2).sum() + a[0] * b[0]
+
+        groups = [{"params": [a], "bounds": (0, None)}, {"params": [b], "bounds": (None, 2)}]
+        optimizer = firstish.ScaledGD(groups, method=method, reuse_value=reuse)
+        for _ in range(30):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it does not move at the minimum
+                optimizer.step(loss)
+        assert a.tolist() == [0, 0]
+        assert b.tolist() == [2, 2]
+        assert optimizer.last_step.active == 4
+
+    def test_the_steps_are_those_of_minimize(self):
+        start = torch.tensor([-0.5, 0.2, 0.3])
+        x = torch.nn.Parameter(start.clone())
+        optimizer = firstish.ScaledGD([{"params": [x], "bounds": (-0.5, 0.6)}])
+        for _ in range(8):
+            optimizer.step(lambda: rosenbrock(x))
+        result = firstish.minimize(rosenbrock, start, bounds=(-0.5, 0.6), max_iterations=8)
+        assert torch.equal(x.detach(), result.x)
+
+    def test_bounds_that_are_never_active_change_no_bit(self):
+        ends = []
+        for bounds in (None, (-1e6, 1e6)):
+            x = torch.nn.Parameter(torch.tensor([-1.2, 1.0]))
+            optimizer = firstish.ScaledGD([{"params": [x], "bounds": bounds}])
+            for _ in range(10):
+                optimizer.step(lambda x=x: rosenbrock(x))
+            ends.append(x.detach())
+        assert torch.equal(*ends)
+
+    def test_parameters_outside_are_moved_with_a_warning(self):
+        x = torch.nn.Parameter(torch.tensor([-1.0, 2.0]))
+        with pytest.warns(UserWarning, match="moved them inside"):
+            optimizer = firstish.ScaledGD([{"params": [x], "bounds": (0, 1)}])
+        assert x.tolist() == [0, 1]
+        with torch.no_grad():
+            x.fill_(5)
+        with pytest.raises(ValueError, match="outside of the bounds"):
+            optimizer.step(lambda: (x**2).sum())
+
+    def test_the_state_resumes_to_the_same_bits(self):
+        def begin():
+            x = torch.nn.Parameter(torch.tensor([-0.5, 0.2, 0.3]))
+            return x, firstish.ScaledGD([{"params": [x], "bounds": (-0.5, 0.6)}])
+
+        x, optimizer = begin()
+        for _ in range(4):
+            optimizer.step(lambda: rosenbrock(x))
+        y, other = begin()
+        with torch.no_grad():
+            y.copy_(x)
+        other.load_state_dict(optimizer.state_dict())
+        for _ in range(4):
+            optimizer.step(lambda: rosenbrock(x))
+            other.step(lambda: rosenbrock(y))
+        assert torch.equal(x, y)
+
+    @pytest.mark.parametrize("bounds", [(1, 0), "ab", (0, [1, 2, 3])])
+    def test_wrong_bounds_are_errors_at_construction(self, bounds):
+        x = torch.nn.Parameter(torch.zeros(2))
+        with pytest.raises(ValueError, match="bounds"):
+            firstish.ScaledGD([{"params": [x], "bounds": bounds}])
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("targets", [1, 2])
+def test_ridge_with_positive_coefficients(intercept, targets):
+    from sklearn.linear_model import Ridge
+
+    from firstish.sklearn import ScaledRidge
+
+    random = np.random.default_rng(0)
+    X = random.standard_normal((60, 8))
+    y = X @ random.standard_normal((8, targets)) + 0.1 * random.standard_normal((60, targets)) + 1
+    y = y[:, 0] if targets == 1 else y
+    ours = ScaledRidge(alpha=0.5, positive=True, fit_intercept=intercept, tol=1e-9).fit(X, y)
+    assert (ours.coef_ >= 0).all()
+    assert (ours.coef_ == 0).any()
+    for k in range(targets):
+        theirs = Ridge(alpha=0.5, positive=True, fit_intercept=intercept, tol=1e-10).fit(
+            X, y if targets == 1 else y[:, k]
+        )
+        coef = ours.coef_ if targets == 1 else ours.coef_[k]
+        assert coef == pytest.approx(theirs.coef_, abs=1e-6)
