@@ -1,6 +1,6 @@
 """Bounds: oracle calls and seconds of ours, SciPy's and a change of variables.
 
-    .venv/bin/python benchmarks/bounds.py [--split held-out] [--budget 4000] [--repeats 3] [--slow]
+    .venv/bin/python benchmarks/bounds.py [--budget 4000] [--repeats 3] [--slow]
 
 A problem counts as solved when f <= f_ref + tau (f0 - f_ref), f_ref the least value that any solver
 came to; a failure is charged twice the budget. The held-out third is drawn by the hash of the
@@ -25,7 +25,6 @@ BASE = "L-BFGS-B"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--split", choices=("all", "rest", "held-out"), default="held-out")
     parser.add_argument("--budget", type=int, default=4_000, help="oracle calls of one run")
     parser.add_argument("--repeats", type=int, default=3, help="for the median of seconds")
     parser.add_argument("--slow", action="store_true", help="trust-constr too")
@@ -34,23 +33,24 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     solvers = SOLVERS | (SLOW if args.slow else {})
-    names = [
-        name
-        for name in PROBLEMS
-        if args.only in name
-        and (args.split == "all" or held_out(name) == (args.split == "held-out"))
-    ]
+    names = [name for name in PROBLEMS if args.only in name]
     costs = {name: _race(name, solvers, args.budget, args.repeats) for name in names}
-    print(f"\n{len(names)} problems, {args.split}; calls and seconds over those of {BASE}\n")
+    for split in (False, True):
+        _table({n: c for n, c in costs.items() if held_out(n) == split}, split, args.budget)
+
+
+def _table(costs: dict[str, dict[str, list[Cost]]], held: bool, budget: int) -> None:
+    if not costs:
+        return
+    kind = "held out" if held else "not held out"
     print(
-        f"{'':22}"
-        + "".join(f"{f'solved to {tau:g}':>18}{'calls':>8}{'seconds':>9}" for tau in TAUS)
+        f"\n{len(costs)} problems {kind}; over {BASE}: calls, seconds, calls where both solved it"
     )
-    for solver in solvers:
-        print(
-            f"{solver:22}"
-            + "".join(_summary(costs, solver, k, args.budget) for k in range(len(TAUS)))
-        )
+    heads = (f"{f'solved to {tau:g}':>17}{'calls':>7}{'secs':>6}{'both':>6}" for tau in TAUS)
+    print(f"{'':22}" + "".join(heads))
+    for solver in next(iter(costs.values())):
+        cells = (_summary(costs, solver, k, budget) for k in range(len(TAUS)))
+        print(f"{solver:22}" + "".join(cells))
 
 
 Cost = tuple[float | None, float, float]  # calls to the target, seconds to it, seconds for a call
@@ -97,7 +97,8 @@ def _summary(costs: dict[str, dict[str, list[Cost]]], solver: str, k: int, budge
     solved = sum(calls is not None for calls, _, _ in mine)
     calls = ratio(*([charged_calls(c, budget) for c, _, _ in side] for side in (mine, base)))
     seconds = ratio(*([max(s, 1e-6) for _, s, _ in side] for side in (mine, base)))
-    return f"{solved:>18}{calls:8.2f}{seconds:9.2f}"
+    both = [(a, b) for (a, *_), (b, *_) in zip(mine, base, strict=True) if a and b]
+    return f"{solved:>17}{calls:7.2f}{seconds:6.2f}{ratio(*zip(*both, strict=True)):6.2f}"
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import firstish
 from firstish import FunctionObjective, LazyStep, PlaneStep, ScaledGradient
 from firstish.bounds.bounded import BoundedObjective
 from firstish.bounds.box import Box
+from firstish.methods.curvature_pairs import POSITIVE, Pairs, pair
 from firstish.objectives.linear.families import LeastSquares
 
 METHODS = ["lazy", "plane", "CGMR", "MR", "GM", "DY"]
@@ -174,6 +175,29 @@ def test_the_direction_of_the_lazy_step_is_newton_s_on_the_free_variables():
     free = ~held
     x[free] = torch.linalg.solve(H[free][:, free], (b - H[:, held] @ lower[held])[free])
     assert torch.allclose(result.x, x, rtol=1e-8)
+
+
+def test_the_pairs_over_the_free_variables_are_those_of_the_block():
+    """BFGS from the free parts of the pairs, in both ways to compute R."""
+    _, H, _ = quadratic(4, 9)
+    random = torch.Generator().manual_seed(0)
+    for size in (3, 6):  # of the free part
+        free = torch.arange(9) < size
+        pairs = small = None
+        for k in range(5):
+            s = torch.randn(9, generator=random)
+            s = s * free if k > 1 else s  # older steps have moved held variables too
+            y = H @ s
+            new = pair(s.clone(), y.clone(), POSITIVE)
+            part = pair(s[free].clone(), y[free].clone(), POSITIVE)
+            pairs = Pairs.first(new) if pairs is None else pairs.plus(new, 0.5, 9)
+            if part is not None:
+                small = Pairs.first(part) if small is None else small.plus(part, 0.5, 9)
+        g = torch.randn(9, generator=random)
+        for scaled in (True, False):
+            found = pairs.over(free).times(g * free, scaled)
+            assert not found[~free].any()
+            assert torch.allclose(found[free], small.times(g[free], scaled), rtol=1e-9, atol=1e-12)
 
 
 class TestDegenerate:
