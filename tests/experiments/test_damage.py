@@ -205,12 +205,7 @@ def test_rows_past_the_last_checkpoint_may_be_torn(cut, whole):
     assert records(cut) == whole
 
 
-@pytest.mark.parametrize("name", ["run.json", "summary.json", "cgmr.jsonl", "tuning/adam.json"])
-@pytest.mark.parametrize("how", ["cut", "digit", "noise", "empty"])
-def test_report_and_resume_name_the_file_that_is_damaged(finished, tmp_path, name, how):
-    folder = tmp_path / "r"
-    copy(finished, folder)
-    path = folder / name
+def damage(path, how):
     content = path.read_bytes()
     if how == "cut":
         path.write_bytes(content[: len(content) // 2])
@@ -221,6 +216,53 @@ def test_report_and_resume_name_the_file_that_is_damaged(finished, tmp_path, nam
     else:
         digit = next(k for k in range(len(content) // 2, len(content)) if content[k] in b"1357")
         flip(path, digit)
+
+
+HOW = ["cut", "digit", "noise", "empty"]
+
+
+@pytest.mark.parametrize("how", [*HOW, "missing"])
+def test_a_lost_summary_of_a_finished_run_is_rebuilt_from_its_records(finished, tmp_path, how):
+    folder = tmp_path / "r"
+    copy(finished, folder)
+    path = folder / "summary.json"
+    before = files.read_json(path)
+    if how == "missing":
+        path.unlink()
+    else:
+        damage(path, how)
+    result = invoke("report", folder)
+    assert result.exit_code == 0, result.output
+    assert str(path) in result.stderr.replace("\n", "")
+    assert "read from their records" in result.stderr
+    result = invoke("run", "--out", folder, "--resume")
+    assert result.exit_code == 0, result.output
+    assert files.read_json(path) == before
+    assert records(folder) == records(finished)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_summary_is_not_rebuilt_from_a_damaged_record(finished, tmp_path, how):
+    folder = tmp_path / "r"
+    copy(finished, folder)
+    (folder / "summary.json").unlink()
+    path = folder / "cgmr.jsonl"
+    damage(path, how)
+    result = invoke("report", folder)
+    if how in ("cut", "empty"):  # as if it had been killed there: it has not ended
+        assert "CGMR" not in result.stdout
+    else:
+        assert result.exit_code == 2
+        assert str(path) in result.output.replace("\n", "")
+
+
+@pytest.mark.parametrize("name", ["run.json", "cgmr.jsonl", "tuning/adam.json"])
+@pytest.mark.parametrize("how", HOW)
+def test_report_and_resume_name_the_file_that_is_damaged(finished, tmp_path, name, how):
+    folder = tmp_path / "r"
+    copy(finished, folder)
+    path = folder / name
+    damage(path, how)
     for words in (("report", folder), ("run", "--out", folder, "--resume")):
         result = invoke(*words)
         assert result.exit_code == 2, result.output

@@ -25,6 +25,7 @@ from firstish.experiments.observers import Observer
 from firstish.experiments.ranks import first_decides
 from firstish.experiments.settings import Settings
 from firstish.experiments.storage import checkpoints, files, folders, sessions
+from firstish.experiments.storage.ends import Ends, read_ends, write_ends
 from firstish.experiments.storage.rows import Mark, NoRows, RowWriter, check_rows, end_of
 from firstish.experiments.tuning import tune
 from firstish.loop import Run
@@ -38,13 +39,15 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
     """Run the methods that have not ended yet."""
     group = settings.options.group
     with ExitStack() as stack:
-        new = first_decides(group, lambda: _enter(stack, folder, settings, resume))
+        new, said = first_decides(group, lambda: _enter(stack, folder, settings, resume))
+        if said and group.rank == 0:
+            observer.note(said)
         problem = get(settings.problem)
         instance = problem.load(settings.options)
         if group.rank == 0:
             # After the data are loaded: a run that cannot begin leaves no trace.
             _mark(folder, settings, new)
-        waiting = [m for m in settings.methods if m.key not in _ends(folder)["methods"]]
+        waiting = [m for m in settings.methods if m.key not in _ends(folder).methods]
         if waiting and group.rank == 0 and (said := sessions.begin(folder)):
             observer.note(said)
         rates = {m: _rate(m, problem, instance, settings, folder, observer) for m in waiting}
@@ -58,16 +61,18 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
             observer.ended(choice, outcome)
 
 
-def _enter(stack: ExitStack, folder: Path, settings: Settings, resume: bool) -> bool:
-    """Lock the folder; True if a new run begins in it."""
+def _enter(stack: ExitStack, folder: Path, settings: Settings, resume: bool) -> tuple[bool, str]:
+    """Lock the folder; True if a new run begins in it, and what the user should know of it."""
     stack.enter_context(folders.occupied(folder))
     new = _is_new(folder, settings, resume)
     ends = _ends(folder)
-    for key, mark in ends["records"].items():  # before hours are spent on the rest
-        check_rows(folder / f"{key}.jsonl", Mark(*mark))
-    for key in ends["methods"]:  # a kill may have left it
+    for key, mark in ends.records.items():  # before hours are spent on the rest
+        check_rows(folder / f"{key}.jsonl", mark)
+    for key in ends.methods:  # a kill may have left it
         checkpoints.delete(_checkpoint(folder, key))
-    return new
+    if ends.note:
+        write_ends(folder, ends, [m.key for m in settings.methods])
+    return new, ends.note
 
 
 def _outcome(
@@ -106,14 +111,10 @@ def _keep(
 ) -> None:
     """Write how a method ended and where its rows end; after that delete its checkpoints."""
     ends = _ends(folder)
-    ends["methods"][choice.key] = outcome
+    ends.methods[choice.key] = outcome
     if end is not None:
-        ends["records"][choice.key] = end
-    order = [m.key for m in settings.methods]
-    ordered = {
-        name: {key: found[key] for key in order if key in found} for name, found in ends.items()
-    }
-    files.write_json(folder / "summary.json", ordered)
+        ends.records[choice.key] = end
+    write_ends(folder, ends, [m.key for m in settings.methods])
     checkpoints.delete(_checkpoint(folder, choice.key))
 
 
@@ -160,11 +161,9 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
     return False
 
 
-def _ends(folder: Path) -> dict[str, dict[str, Any]]:
+def _ends(folder: Path) -> Ends:
     """The outcomes of the methods that have ended, and where their rows end."""
-    path = folder / "summary.json"
-    found = files.read_json(path) if path.exists() else {}
-    return {"methods": found.get("methods", {}), "records": found.get("records", {})}
+    return read_ends(folder, rebuild=False)
 
 
 def _rate(

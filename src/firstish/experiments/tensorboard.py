@@ -16,6 +16,7 @@ from typing import Any
 from firstish.experiments.methods import Choice
 from firstish.experiments.observers import Observer
 from firstish.experiments.storage import files
+from firstish.experiments.storage.ends import read_ends
 from firstish.experiments.storage.rows import read_rows
 from firstish.result import Row
 from firstish.scaling import Curvature
@@ -66,8 +67,7 @@ class TensorBoard(Observer):
 
     def __enter__(self) -> TensorBoard:
         """Bring the methods that are already done up to date."""
-        summary = self._folder / "summary.json"
-        for key in files.read_json(summary)["methods"] if summary.exists() else ():
+        for key in read_ends(self._folder, rebuild=False).methods:
             self._finish(key)
         return self
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from firstish.experiments.commands.output import MISTAKES, console, fail, print_json, talk
+from firstish.experiments.commands.output import MISTAKES, console, errors, fail, print_json, talk
 from firstish.experiments.console import headline, table, winners
 from firstish.experiments.report.figures import draw_all
 from firstish.experiments.report.page import write_report
 from firstish.experiments.report.summary import Summary, digest, summarise
 from firstish.experiments.storage import folders, sessions
+from firstish.experiments.storage.ends import read_ends
 from firstish.experiments.storage.files import StorageError
 from firstish.experiments.winners import grids, write_markdown
 
@@ -23,6 +24,8 @@ def report(
         summary = read_run(folder)
     except MISTAKES as error:
         fail(error)
+    if summary.note:
+        errors.print(f"firstish: {summary.note}", highlight=False, soft_wrap=True)
     shown = talk(quiet, as_json)
     shown.print(table(summary, console.width))
     if tuned := grids(summary):
@@ -46,7 +49,7 @@ def report(
 
 def read_run(folder: Path) -> Summary:
     """The summary of a run folder in which a method has ended."""
-    if not (folder / "summary.json").exists():
+    if not read_ends(folder).methods:
         raise FileNotFoundError(
             f"{folder} holds no finished method: there is no summary.json. Name a run folder, "
             "or finish the run with --resume."

@@ -10,6 +10,7 @@ from typing import Any
 
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.storage import files
+from firstish.experiments.storage.ends import read_ends
 from firstish.experiments.storage.rows import Mark, read_rows
 
 GAPS = (1e-2, 1e-4, 1e-6)
@@ -56,6 +57,7 @@ class Summary:
     lowest: float | None
     lines: list[Line]
     rows: dict[str, list[dict[str, Any]]]
+    note: str = ""  # what the user should know of the records
 
     @property
     def any_converged(self) -> bool:
@@ -66,15 +68,15 @@ class Summary:
 def summarise(folder: Path) -> Summary:
     """The summary of a run folder."""
     run = files.read_json(folder / "run.json", "problem", "methods", "budget", "gtol")
-    ends = files.read_json(folder / "summary.json", "methods")
-    outcomes = ends["methods"]
-    rows = _rows(folder, outcomes, ends.get("records", {}))
+    ends = read_ends(folder)
+    outcomes = ends.methods
+    rows = _rows(folder, outcomes, ends.records)
     lowest = _lowest([r for rs in rows.values() for r in rs])
     lines = [
         _line(key, outcome, rows.get(key, []), run["gtol"], lowest, _tuning(folder, key))
         for key, outcome in outcomes.items()
     ]
-    return Summary(run=run, lowest=lowest, lines=lines, rows=rows)
+    return Summary(run=run, lowest=lowest, lines=lines, rows=rows, note=ends.note)
 
 
 def digest(summary: Summary) -> dict[str, Any]:
@@ -93,14 +95,14 @@ def _lowest(rows: list[dict[str, Any]]) -> float | None:
 
 
 def _rows(
-    folder: Path, keys: Iterable[str], written: dict[str, list[int]]
+    folder: Path, keys: Iterable[str], written: dict[str, Mark]
 ) -> dict[str, list[dict[str, Any]]]:
     """The rows of each method that has any, their checksums verified."""
     found = {}
     for key in keys:
         path = folder / f"{key}.jsonl"
         if key in written:
-            found[key] = read_rows(path, Mark(*written[key]))
+            found[key] = read_rows(path, written[key])
         elif path.exists():  # of an older version, without the end of its rows
             found[key] = read_rows(path)
     return found

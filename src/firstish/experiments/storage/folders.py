@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from firstish.experiments.storage import files
+from firstish.experiments.storage.ends import read_ends
 from firstish.experiments.storage.files import StorageError, named
 
 LOCK = ".lock"
@@ -176,8 +177,7 @@ def _begun(folder: Path) -> dict[Path, dict[str, Any]]:
 
 
 def _ended(folder: Path) -> set[str]:
-    path = folder / "summary.json"
-    return set(files.read_json(path).get("methods", ())) if path.exists() else set()
+    return set(read_ends(folder, rebuild=False).methods)
 
 
 def _age(run: dict[str, Any]) -> datetime:
