@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -203,8 +205,8 @@ def test_a_folder_of_something_else_or_of_another_run_is_refused(tmp_path):
     runner.run(settings("cgmr", budget=10), tmp_path / "r", Silent(), resume=False)
     with pytest.raises(FileExistsError, match="--resume"):
         runner.run(settings("cgmr", budget=10), tmp_path / "r", Silent(), resume=False)
-    with pytest.raises(ValueError, match="budget was 10, is 20"):
-        runner.run(settings("cgmr", budget=20), tmp_path / "r", Silent(), resume=True)
+    with pytest.raises(ValueError, match="budget was 10, is 5"):
+        runner.run(settings("cgmr", budget=5), tmp_path / "r", Silent(), resume=True)
 
 
 def test_a_method_that_diverges_or_fails_is_a_row_and_not_the_end(tmp_path, monkeypatch):
@@ -376,3 +378,76 @@ def test_the_problem_of_contributing_joins_by_one_line_of_the_table(tmp_path, mo
     assert ends["adam"]["rate"] in problem.grids["adam"]
     assert draw_all(summarise(tmp_path / "r"), tmp_path)
     assert write_report(summarise(tmp_path / "r"), [], tmp_path).exists()
+
+
+ALL_KINDS = ("cgmr", "lazy", "adam@0.1", "heavy-ball@0.01", "lbfgs", "plane")
+
+
+@pytest.mark.parametrize("name", ALL_KINDS)
+def test_a_larger_budget_on_resume_goes_on_to_the_same_records(tmp_path, name):
+    runner.run(settings(name, budget=90), tmp_path / "whole", Silent(), resume=False)
+    runner.run(settings(name, budget=40), tmp_path / "raised", Silent(), resume=False)
+    assert outcomes(tmp_path / "raised")[name]["status"] == "MAX_ORACLE_CALLS"
+    steps = []
+    seen = Silent()
+    seen.advanced = lambda choice, row: steps.append(row.iteration)
+    runner.run(settings(name, budget=90), tmp_path / "raised", seen, resume=True)
+    assert records(tmp_path / "raised") == records(tmp_path / "whole")
+    assert steps[0] > 1  # it went on, and did not begin again
+    assert files.read_json(tmp_path / "raised" / "run.json")["budget"] == 90
+    ends = [outcomes(tmp_path / folder)[name] for folder in ("raised", "whole")]
+    assert ends[0] | {"seconds": 0} == ends[1] | {"seconds": 0}
+
+
+def test_a_method_that_met_its_tolerance_keeps_nothing_to_go_on_with(tmp_path):
+    runner.run(settings("lazy", budget=5_000), tmp_path / "r", Silent(), resume=False)
+    assert outcomes(tmp_path / "r")["lazy"]["status"] == "CONVERGED"
+    assert not list((tmp_path / "r").rglob("*.npz"))
+
+
+def test_without_the_kept_point_a_larger_budget_begins_the_method_again(tmp_path):
+    runner.run(settings("cgmr", budget=90), tmp_path / "whole", Silent(), resume=False)
+    runner.run(settings("cgmr", budget=40), tmp_path / "raised", Silent(), resume=False)
+    shutil.rmtree(tmp_path / "raised" / "final")
+    runner.run(settings("cgmr", budget=90), tmp_path / "raised", Silent(), resume=True)
+    assert records(tmp_path / "raised") == records(tmp_path / "whole")
+
+
+def test_ctrl_c_in_a_run_with_a_raised_budget_loses_nothing(tmp_path):
+    runner.run(settings("cgmr", "mr", budget=90), tmp_path / "whole", Silent(), resume=False)
+    folder = tmp_path / "raised"
+    runner.run(settings("cgmr", "mr", budget=40), folder, Silent(), resume=False)
+
+    def press():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(settings("cgmr", "mr", budget=90), folder, Silent(press, 3), resume=True)
+    runner.run(settings("cgmr", "mr", budget=90), folder, Silent(), resume=True)
+    assert records(folder) == records(tmp_path / "whole")
+
+
+def test_a_smaller_budget_is_refused(tmp_path):
+    runner.run(settings("cgmr", budget=60), tmp_path / "r", Silent(), resume=False)
+    with pytest.raises(ValueError, match="budget was 60, is 40"):
+        runner.run(settings("cgmr", budget=40), tmp_path / "r", Silent(), resume=True)
+
+
+def test_a_step_size_that_has_diverged_is_stopped_and_recorded():
+    """Steps 100 times too long on least squares: f stays finite for thousands of calls."""
+    trial = tuning._trial(settings("heavy-ball", budget=3_000), parse_choice("heavy-ball"), 1e3)
+    assert trial.status == "DIVERGED"
+    assert trial.value is None
+    assert trial.oracle_calls < 1_000
+
+
+def test_a_run_is_diverged_only_after_many_steps_far_above_its_start():
+    seen = tuning.Divergence()
+
+    def step(value):
+        return seen(SimpleNamespace(row=SimpleNamespace(value=2.0), value=value))
+
+    assert not any(step(250.0) for _ in range(99))
+    assert not step(150.0)  # back within 100 times the start
+    assert not any(step(250.0) for _ in range(99))
+    assert step(250.0)

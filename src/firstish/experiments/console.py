@@ -215,7 +215,7 @@ def trials(problem: str, tuning: Tuning) -> Table:
     for name in ("step size", "final objective", "ended", "oracle calls", "seconds"):
         shown.add_column(name, overflow="fold")
     for trial in tuning.trials:
-        value = "not finite" if trial.value is None else f"{trial.value:.8g}"
+        value = "-" if trial.value is None else f"{trial.value:.8g}"
         name = f"{trial.rate:g}" + (" *" if trial.rate == tuning.winner else "")
         ended = _ended(trial.status)
         shown.add_row(name, value, ended, f"{trial.oracle_calls:g}", f"{trial.seconds:.1f}")

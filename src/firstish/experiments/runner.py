@@ -3,6 +3,7 @@
 DIR/run.json              what is being run; compared on resume
 DIR/<method>.jsonl        a row per iteration, appended as it goes
 DIR/checkpoints/          x, method state, random state and counters, every few seconds
+DIR/final/                the same where the budget was spent, so that a larger one can go on
 DIR/tuning/<method>.json  a grid of step sizes, its winner and its cost
 DIR/summary.json          how each method ended
 DIR/tensorboard/<method>  the same rows as events, with --tensorboard
@@ -11,6 +12,7 @@ DIR/.lock                 held while a process writes into the folder
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -47,7 +49,8 @@ def run(settings: Settings, folder: Path, observer: Observer, resume: bool) -> N
         if group.rank == 0:
             # After the data are loaded: a run that cannot begin leaves no trace.
             _mark(folder, settings, new)
-        waiting = [m for m in settings.methods if m.key not in _ends(folder).methods]
+        ended = first_decides(group, lambda: _reopen(folder, settings))
+        waiting = [m for m in settings.methods if m.key not in ended]
         if waiting and group.rank == 0 and (said := sessions.begin(folder)):
             observer.note(said)
         rates = {m: _rate(m, problem, instance, settings, folder, observer) for m in waiting}
@@ -127,13 +130,39 @@ def started_with(folder: Path) -> dict[str, Any]:
 
 
 def _mark(folder: Path, settings: Settings, new: bool) -> None:
-    """Write run.json; a resumed run may only add methods."""
+    """Write run.json; a resumed run may add methods and raise the budget."""
     path, described = folder / "run.json", settings.describe()
     if new:
         started = {**described, **sessions.versions(), "started": sessions.now()}
         files.write_json(path, started)
-    elif started_with(folder)["methods"] != described["methods"]:
-        files.write_json(path, {**started_with(folder), "methods": described["methods"]})
+        return
+    before = started_with(folder)
+    after = {**before, "methods": described["methods"], "budget": described["budget"]}
+    if after != before:
+        files.write_json(path, after)
+
+
+def _reopen(folder: Path, settings: Settings) -> set[str]:
+    """Let the methods that had spent a smaller budget go on; those that have ended for good."""
+    budget, ends = settings.limits().max_oracle_calls, _ends(folder)
+    assert budget is not None
+    spent = [
+        key
+        for key, end in ends.methods.items()
+        if end["status"] == Status.MAX_ORACLE_CALLS.name and end["oracle_calls"] < budget
+    ]
+    for key in spent:
+        del ends.methods[key]
+        ends.records.pop(key, None)
+    if spent:
+        write_ends(folder, ends, [m.key for m in settings.methods])
+    for choice in settings.methods:  # also those that a kill has kept from here
+        final, checkpoint = _final(folder, choice.key), _checkpoint(folder, choice.key)
+        if choice.key not in ends.methods and final.exists() and not checkpoint.exists():
+            with files.named(final, "move"):
+                checkpoint.parent.mkdir(exist_ok=True)
+                final.replace(checkpoint)
+    return set(ends.methods)
 
 
 def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
@@ -148,6 +177,8 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
         raise FileExistsError(f"{folder} holds a run. Go on with --resume, or use another --out.")
     if set(found.get("methods", ())) <= set(wanted["methods"]):
         del wanted["methods"]  # methods may be added
+    if found.get("budget", math.inf) < wanted["budget"]:
+        del wanted["budget"]  # and the budget raised
     differ = [k for k in wanted if found.get(k) != wanted[k]]
     if differ:
         told = "; ".join(f"{k} was {found.get(k)}, is {wanted[k]}" for k in differ)
@@ -194,6 +225,10 @@ def _checkpoint(folder: Path, key: str) -> Path:
     return folder / "checkpoints" / f"{key}.npz"
 
 
+def _final(folder: Path, key: str) -> Path:
+    return folder / "final" / f"{key}.npz"
+
+
 def _warm_up(instance: Instance) -> None:
     """Evaluate once, so that first-time checks are charged to no method."""
     point = instance.objective.at(instance.x0)
@@ -228,6 +263,8 @@ def _one(
                 return group.any(requested())
 
             status = _drive(run, rows, saved, choice, settings, observer, stop_requested)
+        if status is Status.MAX_ORACLE_CALLS and (mark := rows.sync()) is not None:
+            checkpoints.save(_final(folder, choice.key), run.snapshot(), mark)
         last = run.here().row()
         rows.write(last.to_dict())
     finally:

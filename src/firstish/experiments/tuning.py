@@ -16,7 +16,7 @@ from firstish.experiments.storage.rows import NoRows, RowWriter, end_of, read_ro
 from firstish.experiments.workers import processes, sigint_blocked
 from firstish.minimize import minimize
 from firstish.problems import get
-from firstish.result import Status
+from firstish.result import Progress, Status
 
 Begin = Callable[[Choice, Sequence[float], int], None]
 """Called with the method, its step sizes and the number of processes."""
@@ -131,16 +131,41 @@ def _trial(settings: Settings, choice: Choice, rate: float) -> Trial:
     method = METHODS[choice.name].make(problem, instance, rate)
     now = settings.now()
     start = now()
+    divergence = Divergence()
     result = minimize(
         instance.objective,
         instance.x0,
         method=method,
         gtol=limits.gtol,
         max_oracle_calls=limits.max_oracle_calls,
+        callback=divergence,
     )
-    diverged = result.status is Status.NON_FINITE or not math.isfinite(result.value)
-    value = None if diverged else result.value
-    return Trial(rate, value, result.status.name, result.oracle_calls, now() - start)
+    status = "DIVERGED" if result.status is Status.STOPPED else result.status.name
+    failed = result.status in (Status.NON_FINITE, Status.STOPPED)
+    value = None if failed or not math.isfinite(result.value) else result.value
+    return Trial(rate, value, status, result.oracle_calls, now() - start)
+
+
+class Divergence:
+    """A callback that stops a run whose f has stayed far above its start.
+
+    A step size at which f has risen to 100 times its first value, and stayed there for 100 steps,
+    is not the best of its grid; the rest of its budget would tell nothing.
+    """
+
+    FACTOR, STEPS = 100.0, 100
+
+    def __init__(self) -> None:
+        self.first: float | None = None
+        self.steps = 0
+
+    def __call__(self, progress: Progress) -> bool:
+        """True to stop."""
+        if self.first is None:
+            self.first = progress.row.value
+        far = progress.value - self.first > self.FACTOR * abs(self.first)
+        self.steps = self.steps + 1 if far else 0
+        return self.steps >= self.STEPS
 
 
 def _jobs(wanted: int) -> int:
