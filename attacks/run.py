@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from importlib import import_module
 
 from attacks.tally import Tally
@@ -54,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = sorted(set(asked.attacks) - set(ATTACKS))
     if unknown:
         parser.error(f"no attack named {', '.join(unknown)}; there are {', '.join(ATTACKS)}")
+    warnings.filterwarnings("ignore", ".*draws random numbers")  # one dropout mask is meant here
     tallies: list[Tally] = []
     for name in asked.attacks or ATTACKS:
         begun = time.perf_counter()

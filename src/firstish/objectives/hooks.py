@@ -197,8 +197,10 @@ def _that_draw(evaluate: Callable[[], object]) -> list[nn.Module]:
             found.append(module)
 
     with alone(), ignored("Using `torch.compile.*global hooks"):
-        hooks = [register_module_forward_pre_hook(enter), register_module_forward_hook(leave)]
+        hooks: list[RemovableHandle] = []
         try:
+            hooks.append(register_module_forward_pre_hook(enter))  # in one line: see above
+            hooks.append(register_module_forward_hook(leave))
             evaluate()
         finally:
             for hook in hooks:

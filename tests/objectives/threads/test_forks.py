@@ -20,6 +20,7 @@ SECONDS = 600  # after which a child that hangs fails the test
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork"),
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning"),
 ]
 
 

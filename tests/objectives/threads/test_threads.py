@@ -29,6 +29,8 @@ from firstish.objectives import threads
 from firstish.objectives.rng import RandomState
 from firstish.objectives.threads import alone, ignored
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
+
 THREADS = 4
 SECONDS = 600  # after which a test that hangs fails
 
