@@ -15,7 +15,7 @@ from torch import Tensor
 
 from firstish.bounds.box import Box
 from firstish.linalg import add, norm
-from firstish.objectives.base import Objective, Order, Point, Product
+from firstish.objectives.base import Objective, Order, Point, PointView, Product
 from firstish.scaling import Angle
 
 
@@ -37,7 +37,7 @@ class BoundedObjective:
         return BoundedPoint(self.objective.at(self.box.project(x), order), self.box)
 
 
-class BoundedPoint(Point):
+class BoundedPoint(PointView):
     """A point inside a box, as seen by a method: only its free variables have derivatives.
 
     Args:
@@ -50,29 +50,9 @@ class BoundedPoint(Point):
     box: Box
 
     def __init__(self, inner: Point, box: Box, displacement: Tensor | None = None) -> None:
-        super().__init__(inner.x, inner.meter, inner.order)
+        super().__init__(inner.x, inner, inner.order)
         inner.box = box
-        self.inner, self.box, self.displacement = inner, box, displacement
-
-    @property
-    def aux(self) -> Any:
-        """What the loss returned besides its value."""
-        return self.inner.aux
-
-    @property
-    def eps(self) -> float:
-        """Unit roundoff of the arithmetic f is computed in."""
-        return self.inner.eps
-
-    @property
-    def value(self) -> float:
-        """f(x); 1 oracle call."""
-        return self.inner.value
-
-    @property
-    def known_value(self) -> float | None:
-        """f(x) if it was evaluated, else None."""
-        return self.inner.known_value
+        self.box, self.displacement = box, displacement
 
     @property
     def full_grad(self) -> Tensor:
@@ -135,14 +115,6 @@ class BoundedPoint(Point):
         x = self.box.project(straight)
         return BoundedPoint(self.inner.at(x, order), self.box, x - self.x)
 
-    def accept(self) -> None:
-        """Make this the current point."""
-        self.inner.accept()
-
-    def release(self) -> None:
-        """Free the graph."""
-        self.inner.release()
-
     def inherited(self) -> tuple[Any, ...]:
         """What the inner point inherits."""
         return self.inner.inherited()
@@ -150,9 +122,3 @@ class BoundedPoint(Point):
     def inherit(self, what: tuple[Any, ...]) -> None:
         """Restore what `inherited` returned."""
         self.inner.inherit(what)
-
-    def _value(self) -> float:
-        return self.inner.value
-
-    def _gradient(self) -> Tensor:
-        return self.inner.grad

@@ -273,6 +273,55 @@ class Point(ABC):
         raise NotImplementedError("a point computes its products itself or has a selector")
 
 
+class PointView(Point):
+    """A point in other variables or with bounds; its `inner` point evaluates and counts.
+
+    Subclasses give the gradient, products and other points.
+
+    Args:
+        x: the vector, as a method sees it.
+        inner: the point of f.
+        order: the highest order of derivatives that will be needed.
+    """
+
+    def __init__(self, x: Tensor, inner: Point, order: Order) -> None:
+        super().__init__(x, inner.meter, order)
+        self.inner = inner
+
+    @property
+    def eps(self) -> float:
+        """Unit roundoff of the arithmetic f is computed in."""
+        return self.inner.eps
+
+    @property
+    def aux(self) -> Any:
+        """What the loss returned besides its value."""
+        return self.inner.aux
+
+    @property
+    def value(self) -> float:
+        """f there; 1 oracle call."""
+        return self.inner.value
+
+    @property
+    def known_value(self) -> float | None:
+        """f there if it was evaluated, else None."""
+        return self.inner.known_value
+
+    def accept(self) -> None:
+        """Make this the current point."""
+        self.inner.accept()
+
+    def release(self) -> None:
+        """Free what the point of f holds."""
+        self.inner.release()
+
+    def _value(self) -> float:
+        raise AssertionError("the inner point evaluates")
+
+    _gradient = _product = _value  # type: ignore[assignment]
+
+
 @runtime_checkable
 class Objective(Protocol):
     """A function f that can be evaluated at points."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from firstish.distributed import Group
 from firstish.linalg import add, norm
-from firstish.objectives.base import Order, Point, Product
+from firstish.objectives.base import Order, Point, PointView, Product
 
 
 class Substitution(Protocol):
@@ -62,26 +62,15 @@ class Substituted:
         return SubstitutedPoint(self, x, inner, order)
 
 
-class SubstitutedPoint(Point):
+class SubstitutedPoint(PointView):
     """A point u; its `inner` point x + T u of f evaluates and counts."""
 
     _image: tuple[Tensor, Tensor] | None = None  # the last p, and T p
 
     def __init__(self, objective: Substituted, u: Tensor, inner: Point, order: Order) -> None:
-        super().__init__(u, inner.meter, order)
+        super().__init__(u, inner, order)
         self.objective = objective
         self.substitution = objective.substitution
-        self.inner = inner
-
-    @property
-    def eps(self) -> float:
-        """Unit roundoff of the arithmetic f is computed in."""
-        return self.inner.eps
-
-    @property
-    def value(self) -> float:
-        """f(x + T u); 1 oracle call."""
-        return self.inner.value
 
     @property
     def grad(self) -> Tensor:
@@ -110,14 +99,9 @@ class SubstitutedPoint(Point):
         inner = self.inner.along(self._along(p), alpha, order)
         return SubstitutedPoint(self.objective, add(self.x, p, alpha), inner, order)
 
-    def accept(self) -> None:
-        """Make this the current point."""
-        self.inner.accept()
-        self.aux = self.inner.aux
-
     def release(self) -> None:
         """Free what the point of f holds."""
-        self.inner.release()
+        super().release()
         self._image = None
 
     def inherited(self) -> tuple[Any, ...]:
@@ -143,8 +127,3 @@ class SubstitutedPoint(Point):
         stretch = norm(u) / norm(v)
         error = product.relative_error * norm(product.vector) * stretch / norm(v)
         return Product(vector, 0.0, error + product.absolute_error * stretch * stretch)
-
-    def _value(self) -> float:
-        raise AssertionError("the point of f evaluates")
-
-    _gradient = _product = _value  # type: ignore[assignment]
