@@ -5,8 +5,7 @@
 -u'' = pi^2 sin(pi x) on [-1, 1] with u(-1) = u(1) = 0, so u = sin(pi x). The loss is the mean
 square of the residual at 100 points, plus that of the ends, in float64.
 Each way starts at the same network and has the same number of calls: a loss is one, its gradient
-another. The points stay the same throughout. Draw others between runs of `minimize`, not within
-one: curvature pairs compare gradients of one loss.
+another. The points stay the same throughout; docs/physics-informed.md says what to do with others.
 
 The default keeps all curvature pairs here and rescales the older ones (self-scaled BFGS). The same
 with 100 pairs, and with 100 and no rescaling as torch's L-BFGS, shows what either does.

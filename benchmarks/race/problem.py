@@ -15,7 +15,7 @@ from firstish.problems.base import Instance
 
 Family = Literal["classical", "quadratic", "learning"]
 
-DRAW = ""
+DRAW = "2:"
 """The number of the draw. It is drawn anew when problems are added and the methods have changed:
 what was held out then has been reported, and is no longer unseen."""
 

@@ -160,9 +160,7 @@ METHODS: dict[str, MethodSpec] = {
     "cg": MethodSpec("CG", _scaled("CG"), Style(ORANGE, "dash", "triangle-up"), "scaling", 5),
     "mr": MethodSpec("MR", _scaled("MR"), Style(SKY, "dash", "triangle-down"), "scaling", 6),
     "gm": MethodSpec("GM", _scaled("GM"), Style(YELLOW, "dash", "diamond"), "scaling", 7),
-    "plane": MethodSpec(
-        "Plane step", _scaled("plane"), Style(GREEN, "dash", "circle-open"), panel=2
-    ),
+    "plane": MethodSpec("Plane step", _scaled("plane"), Style(GREEN, "dash", "circle-open")),
     "lazy": MethodSpec("Lazy step", _lazy, Style(BLUE, "dashdot", "square-open"), panel=1),
     "asd": MethodSpec("ASD", _scaled("ASD"), Style(RED, "dash", "diamond-tall-open")),
     "dy": MethodSpec("DY", _scaled("DY"), Style(ORANGE, "solid", "star-open")),

@@ -100,6 +100,10 @@ class PlaneStep(ProposingMethod[PlaneState]):
     `ScaledGradient` with the CG scale outside of SPC, at the first step, and if no d_i can be used.
     A unit-step iteration costs 4 oracle calls.
 
+    It is right for a smooth, nearly quadratic f whose products are cheap. On networks take
+    `LazyStep`: a step that is best for the quadratic model now is not the best over many steps.
+    On FashionMNIST's network it ends with CG alone, behind CGMR (docs/results/fashion-mlp.md).
+
     Args:
         memory: m, the number of steps kept; 1 gives a plane, span{g, d}.
         sigma: the curvature gHg/gg above which it is strong; 0 is right for strongly convex f.
