@@ -5,6 +5,7 @@ import math
 from functools import partial
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -632,3 +633,39 @@ def test_the_lazy_step_is_the_default():
     result = firstish.minimize(lambda x: (x**4).sum() + x.dot(x), x0)
     assert result.success
     assert [row.scaling for row in result.history[:-1]] == ["pairs"] * result.iterations
+
+
+@pytest.mark.parametrize("f", [lambda x: x.sum(), lambda x: -(x**2).sum()])
+def test_a_run_ends_as_soon_as_f_seems_unbounded(f):
+    result = firstish.minimize(f, [1.0, 2.0])
+    assert result.status is Status.UNBOUNDED
+    assert result.oracle_calls < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"), [("fun", "value"), ("nit", "iterations"), ("nfev", "oracle_calls")]
+)
+def test_the_names_of_scipy_s_result_are_answered_with_ours(name, ours):
+    result = firstish.minimize(lambda x: (x**2).sum(), [1.0])
+    with pytest.raises(AttributeError, match=f"has no `{name}`. Use `{ours}`"):
+        getattr(result, name)
+    assert not hasattr(result, "nothing_of_the_kind")
+
+
+@pytest.mark.parametrize("args", [True, False])
+def test_numpy_data_in_a_torch_function_are_answered_with_the_remedy(args):
+    A, b = np.eye(3), np.ones(3)
+    f = (lambda x, A, b: A @ x - b) if args else (lambda x: A @ x - b)
+    with pytest.raises(TypeError, match=r"torch\.as_tensor"):
+        firstish.minimize(f, np.zeros(3), (A, b) if args else ())
+
+
+def test_finite_differences_are_not_blamed_on_the_user():
+    import scipy.optimize
+
+    result = scipy.optimize.minimize(
+        scipy.optimize.rosen, [-1.2, 1.0], method=firstish.scipy_method, tol=1e-10
+    )
+    assert not result.success
+    assert "finite_diff_method='3-point'" in result.message
+    assert "kink" not in result.message.partition("The gradient is a finite")[2]

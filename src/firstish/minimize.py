@@ -6,7 +6,7 @@ import inspect
 import math
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -14,22 +14,24 @@ import torch
 from torch import Tensor, nn
 
 from firstish.bounds.bounded import BoundedObjective
-from firstish.bounds.box import Box, box_of
+from firstish.bounds.box import Box
+from firstish.bounds.forms import box_of, by_name
 from firstish.interface.display import Display
 from firstish.interface.keywords import unknown_keyword
 from firstish.loop import Limits, Run
 from firstish.methods.base import AnyMethod, Failure
 from firstish.methods.registry import method_of
 from firstish.methods.take_step import ProposingMethod
-from firstish.objectives.base import Objective, Point
+from firstish.objectives.base import Objective, Point, PointView
 from firstish.objectives.finite_sum.base import RowSum
 from firstish.objectives.function import FunctionObjective
 from firstish.objectives.hvp import Mode
 from firstish.objectives.module.objective import ModuleObjective
 from firstish.objectives.module.unchanged import unchanged
+from firstish.objectives.numpy import NumpyPoint
 from firstish.objectives.structure import EMPTY, Structure
 from firstish.objectives.threads import in_use
-from firstish.result import Entry, Progress, Result, Row, Status
+from firstish.result import Entry, Progress, Result, Status
 
 Callback = Callable[[Progress], object]
 
@@ -96,8 +98,9 @@ def minimize(
         path: keep every point, as `result.path`.
         product: how Hessian-vector products are computed; see `FunctionObjective`.
         bounds: of x: `(lower, upper)`, each a number or shaped like `x0`, with None or an infinity
-            where there is none; or SciPy's `Bounds`; or a list of pairs. f is evaluated inside
-            only, and |P(x - g) - x| takes the place of |g| in `gtol` and the history.
+            where there is none; or SciPy's `Bounds`; or a list of pairs. With a module as `x0`, a
+            dict of some parameters: `{"rate": (0, None)}`. f is evaluated inside only, and
+            |P(x - g) - x| takes the place of |g| in `gtol` and the history.
         unknown: none: a keyword of another library is answered with what to use instead.
 
     Returns:
@@ -128,7 +131,7 @@ def minimize(
     )
     chosen = method_of(method, "minimize")
     objective, form = objective_of(fun, x0, args, product)
-    box = None if bounds is None else _box(bounds, form, chosen)
+    box = None if bounds is None else _box(bounds, x0, form, chosen)
     _require_same(objective, chosen, limits, box)
     owner = objective if isinstance(x0, nn.Module) else None
     group = getattr(objective, "group", None)
@@ -207,7 +210,7 @@ class _Record:
             return _returns_true(self.callback, point, entry, self.form)
 
 
-def _box(bounds: Any, form: Structure, method: AnyMethod) -> Box | None:
+def _box(bounds: Any, x0: Any, form: Structure, method: AnyMethod) -> Box | None:
     """The bounds of the vector x; warns if x0 is outside."""
     if not isinstance(method, ProposingMethod):
         raise TypeError(
@@ -216,7 +219,11 @@ def _box(bounds: Any, form: Structure, method: AnyMethod) -> Box | None:
         )
     if type(form.start) is not Tensor:
         raise TypeError("`minimize(bounds=...)` is not supported with sharded parameters.")
-    box = box_of(bounds, form.vector_of, "minimize")
+    if isinstance(x0, nn.Module):
+        named = {name: p for name, p in x0.named_parameters() if p.requires_grad}
+        bounds = by_name(bounds, list(named), "minimize")
+        form = Structure(named)
+    box = box_of(bounds, form, "minimize")
     if box is not None and not box.contains(form.start):
         warnings.warn(
             "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds: the run starts from "
@@ -258,11 +265,14 @@ def _drive(run: Run, limits: Limits, record: _Record) -> Status:
     has_callback = record.callback is not None
     if run.group is not None:
         has_callback = run.group.any(has_callback)  # in this process or another
+    floor = _floor(run.point.value, run.point.x.dtype)
     while True:
         outcome = run.advance(limits)
         if isinstance(outcome, Status):
             return outcome
         record.add(run, outcome)
+        if run.point.value < floor:
+            return Status.UNBOUNDED
         if has_callback and _stops(record, run, outcome):
             return Status.STOPPED
 
@@ -297,10 +307,6 @@ def _result(run: Run, status: Status, limits: Limits, record: _Record) -> Result
     last = run.here()
     run.point.release()
     rows, form = [entry.row() for entry in (*record.history, last)], record.form
-    if status not in (Status.CONVERGED, Status.GTOL_REL, Status.STOPPED) and _seems_unbounded(
-        rows, run.point.x.dtype
-    ):
-        status = Status.UNBOUNDED
     result = Result(
         x=form.restored(run.point.x),
         value=last.value,
@@ -329,9 +335,6 @@ _BUDGETS = {
 
 def _advice(status: Status, run: Run, limits: Limits) -> str:
     """What a user can do to get further."""
-    if status in _BUDGETS:
-        name = _BUDGETS[status]
-        return f"Raise {name}={getattr(limits, name):g} to go on."
     if status in (Status.LINE_SEARCH, Status.ROUNDING):
         here, again = run.point.value, run.point.at(run.point.x, 0).value
         tolerance = math.sqrt(run.point.eps) * abs(here)  # rounding may depend on the way to x
@@ -340,6 +343,14 @@ def _advice(status: Status, run: Run, limits: Limits) -> str:
                 f"Here f is not a function of x alone: at this x it was {here!r} and is {again!r}. "
                 "Make the loss deterministic."
             )
+    if status not in (Status.CONVERGED, Status.STOPPED) and _by_differences(run.point):
+        return (
+            "The gradient is a finite difference, with an error of its own: pass the gradient, "
+            "`finite_diff_method='3-point'` or `ftol=1e-9`."
+        )
+    if status in _BUDGETS:
+        name = _BUDGETS[status]
+        return f"Raise {name}={getattr(limits, name):g} to go on."
     if status is Status.LINE_SEARCH and run.failure not in (None, Failure.LINE_SEARCH):
         return f"Here {run.failure.value}."
     if status is Status.ROUNDING:
@@ -349,9 +360,15 @@ def _advice(status: Status, run: Run, limits: Limits) -> str:
     return ""
 
 
-def _seems_unbounded(rows: Sequence[Row], dtype: torch.dtype) -> bool:
-    """True if f is so low that its value at the start is lost in rounding."""
-    return rows[-1].value < -max(1.0, abs(rows[0].value)) / torch.finfo(dtype).eps
+def _by_differences(point: Point) -> bool:
+    """True if the gradient is a finite difference of f."""
+    inner = point.inner if isinstance(point, PointView) else point
+    return isinstance(inner, NumpyPoint) and inner.objective.jac_error > 0
+
+
+def _floor(first: float, dtype: torch.dtype) -> float:
+    """The value below which f at the start is lost in rounding: f seems unbounded."""
+    return -max(1.0, abs(first)) / torch.finfo(dtype).eps
 
 
 def objective_of(

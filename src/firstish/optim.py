@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from firstish.bounds.bounded import BoundedPoint
-from firstish.bounds.box import Box, box_of, ends_of
-from firstish.interface.keywords import unknown_keyword
+from firstish.bounds.box import Box
+from firstish.bounds.forms import box_of, ends_of
+from firstish.interface.keywords import closest, unknown_keyword
 from firstish.line_search import Armijo
 from firstish.loop import Clock, Run, Snapshot
 from firstish.methods.base import AnyMethod, Failure
@@ -36,7 +37,9 @@ _SHARED = (
 _LIKE_A_RATE = 0.1  # a first trial step below this was meant for another optimizer
 _FOREIGN = ("momentum", "dampening", "nesterov", "betas", "amsgrad")  # of other optimizers
 _ARGUMENTS = ("params", "lr", "method", "product", "reuse_value", "check")
+_OF_A_GROUP = ("params", "bounds", "lr")
 _INSTEAD = {
+    "put it into a parameter group: `[{{'params': [p], 'bounds': (0, None)}}]`": "bounds",
     "it is a setting of the method. Use `method=ScaledGradient({name}=...)`": "scaling sigma s_lpc "
     "s_nc",
     "it is a setting of the method. Use `method=ScaledGradient(line_search=Armijo({name}=...))`": (
@@ -219,7 +222,7 @@ class ScaledGD(Optimizer):
         if failure not in (None, Failure.STATIONARY):
             warnings.warn(
                 f"ScaledGD did not move: {failure.value} ({entry.step.trials} trials). "
-                "`optimizer.last_step` has the numbers.",
+                "`optimizer.last_step.failure` says so too, and `last_step` has the numbers.",
                 stacklevel=4,
             )
         return torch.tensor(point.value, dtype=objective.layout.dtype, device=point.x.device)
@@ -274,8 +277,8 @@ class ScaledGD(Optimizer):
             point.order = self.method.order
             advice = (
                 "`ScaledGD` uses method='CGMR' from now on, whose steps do not depend on earlier "
-                "ones. Pass `method='CGMR'` to silence this; if the loss changed only once, make "
-                "a new optimizer."
+                "ones. Pass `method='CGMR'` to silence this. If the loss changes only now and then "
+                "(new points every 100 steps), make a new optimizer each time instead."
             )
         else:
             advice = (
@@ -314,6 +317,10 @@ class ScaledGD(Optimizer):
         foreign = _foreign(param_group)
         if foreign is not None:
             raise ValueError(f"{foreign} (In a parameter group.)")
+        for name in param_group:
+            meant = closest(name, _OF_A_GROUP)
+            if meant not in (None, name):
+                raise ValueError(f"A parameter group of `ScaledGD` has {name!r}: use {meant!r}.")
         super().add_param_group(param_group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -437,7 +444,7 @@ class ScaledGD(Optimizer):
             if p.requires_grad
         ]
         both = [low for low, _ in ends], [high for _, high in ends]
-        return box_of(both, Structure(self._trainable()).vector_of, "ScaledGD")
+        return box_of(both, Structure(self._trainable()), "ScaledGD")
 
     def _move_inside(self) -> None:
         """Move parameters to their bounds where they are outside, with a warning."""

@@ -103,6 +103,18 @@ class Progress:
         return self._form.restored(self._x.clone())
 
 
+_SCIPY = {
+    "fun": "value",
+    "nit": "iterations",
+    "nfev": "oracle_calls",
+    "njev": "oracle_calls",
+    "nhev": "oracle_calls",
+    "jac": "grad_norm",
+    "allvecs": "path",
+}
+"""The names of SciPy's `OptimizeResult`, and what is nearest here."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Result:
     """The result of `minimize`.
@@ -140,6 +152,12 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result({self.status.name}: {self.message} {_shape(self.x)})"
+
+    def __getattr__(self, name: str) -> Any:
+        """Only for names that are not here: those of SciPy's result are answered with ours."""
+        other = _SCIPY.get(name)
+        hint = f" Use `{other}`." if other else ""
+        raise AttributeError(f"`Result` has no `{name}`.{hint}")
 
     @property
     def success(self) -> bool:

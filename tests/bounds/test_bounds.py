@@ -302,7 +302,7 @@ class TestForms:
         ("bounds", "words"),
         [
             ((1, 0), "lower one must not be above"),
-            (([0, math.nan], 1), "lower one must not be above"),
+            (([0, math.nan], 1), "has a NaN"),
             (([0, 0, 0], 1), "shape"),
             ((math.inf, None), "excludes every number"),
             ([(0, 1)], "has 1 pairs, but x has 2 entries"),
@@ -542,3 +542,65 @@ def test_ridge_with_positive_coefficients(intercept, targets):
         )
         coef = ours.coef_ if targets == 1 else ours.coef_[k]
         assert coef == pytest.approx(theirs.coef_, abs=1e-6)
+
+
+class TestWhatUsersPass:
+    def test_two_pairs_in_a_tuple_are_ambiguous_for_two_variables(self):
+        f = lambda x: ((x - 0.5) ** 2).sum()  # noqa: E731
+        with pytest.raises(ValueError, match=r"may mean a pair .* `\[\(0, 1\), \(0, 1\)\]`"):
+            firstish.minimize(f, [0.2, 0.2], bounds=((0, 1), (0, 1)))
+        for clear in ([(0, 1), (0, 1)], ([0, 0], [1, 1]), (0, 1)):
+            assert firstish.minimize(f, [0.2, 0.2], bounds=clear).x == pytest.approx([0.5, 0.5])
+
+    @pytest.mark.parametrize(
+        "bounds",
+        [
+            ([0, None, 0], [None, 5, 1]),
+            ((0, None), (None, 5), (0, 1)),
+            np.array([[0, np.inf], [-np.inf, 5], [0, 1]]),
+            zip([0, None, 0], [None, 5, 1], strict=True),
+        ],
+    )
+    def test_none_in_lists_and_pairs_in_tuples_arrays_and_iterators(self, bounds):
+        f = lambda x: ((x - torch.tensor([-3.0, 7.0, 0.5])) ** 2).sum()  # noqa: E731
+        assert firstish.minimize(f, [1.0, 1.0, 1.0], bounds=bounds).x == pytest.approx([0, 5, 0.5])
+
+    def test_pairs_for_a_number_and_for_a_matrix(self):
+        assert firstish.minimize(lambda x: (x - 2) ** 2, 0.1, bounds=[(0, 0.5)]).x == 0.5
+        result = firstish.minimize(
+            lambda x: ((x - 2) ** 2).sum(), np.zeros((2, 2)), bounds=[(0, 1), (0, 3)] * 2
+        )
+        assert result.x == pytest.approx(np.array([[1, 2], [1, 2]]))
+
+    @pytest.mark.parametrize(
+        "bounds", [{"k": (0, None)}, ({"k": 0}, None), ({"k": 0}, {"k": None, "net.bias": 9})]
+    )
+    def test_parameters_of_a_module_by_name(self, bounds):
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = torch.nn.Linear(2, 1)
+                self.k = torch.nn.Parameter(torch.tensor(1.0))
+
+        model = Model()
+        loss = lambda m: (m.k + 2) ** 2 + ((m.net.weight + 1) ** 2).sum()  # noqa: E731
+        assert firstish.minimize(loss, model, bounds=bounds).success
+        assert model.k.item() == 0
+        assert model.net.weight.tolist()[0] == pytest.approx([-1, -1], abs=1e-5)
+
+    def test_a_parameter_that_the_module_does_not_have(self):
+        model = torch.nn.Linear(2, 1)
+        with pytest.raises(ValueError, match=r"no trainable parameter 'wieght'.*'weight'"):
+            firstish.minimize(lambda m: m.weight.sum(), model, bounds={"wieght": (0, None)})
+
+    def test_a_nan_is_named(self):
+        with pytest.raises(ValueError, match="has a NaN"):
+            firstish.minimize(rosenbrock, torch.zeros(2), bounds=([0, math.nan], 1))
+
+    def test_a_misspelt_key_of_a_group_is_refused(self):
+        x = torch.nn.Parameter(torch.ones(1))
+        with pytest.raises(ValueError, match="has 'bound': use 'bounds'"):
+            firstish.ScaledGD([{"params": [x], "bound": (0, None)}])
+        with pytest.raises(TypeError, match="put it into a parameter group"):
+            firstish.ScaledGD([x], bounds=(0, None))
+        firstish.ScaledGD([{"params": [x], "name": "rates", "initial_lr": 1.0}])

@@ -74,13 +74,13 @@ def holder(tmp_path):
 
 def test_a_folder_in_use_is_refused_by_name_and_process_and_free_after_a_kill(holder):
     folder, process = holder
-    before = {p: p.read_bytes() for p in folder.iterdir()}
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     for words in (("run", "--resume"), ("run", "--resume", "--out", folder), ("report", folder)):
         code, told = invoke(*words)
         assert code == 2
         assert "digits-logistic is in use by process" in told
         assert str(process.pid) in told
-    assert {p: p.read_bytes() for p in folder.iterdir()} == before
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
     code, told = invoke("report", folder, "--out", "page", "--quiet")
     assert code == 0, told
     process.kill()

@@ -84,7 +84,7 @@ def test_a_failed_search_leaves_the_turn_where_it_is():
     method = ScaledGradient(line_search=Armijo(max_trials=3))
     same, step, state = method.step(point, method.init(point))
     assert same is point
-    assert (step.failure, step.step_size, step.trials) == (Failure.LINE_SEARCH, 0.0, 3)
+    assert (step.failure, step.step_size, step.trials) == (Failure.GRADIENT, 0.0, 3)
     assert state.turns == 0
 
 

@@ -1,12 +1,9 @@
-"""The box l <= x <= u, and the forms in which users give it."""
+"""The box l <= x <= u."""
 
 from __future__ import annotations
 
-import math
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,56 +53,3 @@ class Box:
     def room(self, x: Tensor, p: Tensor) -> Tensor:
         """The distance, with the sign of p, to the bound that each entry of p leads to."""
         return torch.where(p < 0, self.lower - x, self.upper - x)
-
-
-def box_of(bounds: Any, vector_of: Callable[[Any, str, float], Tensor], call: str) -> Box | None:
-    """The box of a user's bounds; None if none of them is finite.
-
-    Args:
-        bounds: a tuple `(lower, upper)`, SciPy's `Bounds`, or a list of pairs, one for each entry
-            of x. None, and -inf or inf, where there is no bound.
-        vector_of: the vector of a tree shaped like x, of that name, with that number for None.
-        call: the call to name in errors.
-    """
-    lower, upper = ends_of(bounds, call)
-    box = Box(
-        vector_of(lower, f"{call}(bounds=...) lower", -math.inf),
-        vector_of(upper, f"{call}(bounds=...) upper", math.inf),
-    )
-    if isinstance(bounds, list) and len(bounds) != len(box.lower):
-        raise ValueError(
-            f"`{call}(bounds=...)` has {len(bounds)} pairs, but x has {len(box.lower)} entries."
-        )
-    _check(box, call)
-    finite = torch.isfinite(box.lower).any() or torch.isfinite(box.upper).any()
-    return box if finite else None
-
-
-def ends_of(bounds: Any, call: str) -> tuple[Any, Any]:
-    """The lower and the upper bounds of a user."""
-    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
-        return bounds.lb, bounds.ub
-    if isinstance(bounds, tuple) and len(bounds) == 2:
-        return bounds
-    if isinstance(bounds, list) and all(
-        isinstance(pair, tuple | list) and len(pair) == 2 for pair in bounds
-    ):
-        lower = [-math.inf if a is None else a for a, _ in bounds]
-        return lower, [math.inf if b is None else b for _, b in bounds]
-    raise ValueError(
-        f"`{call}(bounds=...)` must be a tuple `(lower, upper)`, SciPy's `Bounds`, or a list of "
-        f"pairs, one for each entry of x; got {bounds!r}."
-    )
-
-
-def _check(box: Box, call: str) -> None:
-    wrong = ~(box.lower <= box.upper)  # also for nan
-    if wrong.any():
-        i = int(wrong.nonzero()[0, 0])
-        raise ValueError(
-            f"`{call}(bounds=...)` has the bounds {float(box.lower[i])} and "
-            f"{float(box.upper[i])} for entry {i} of x: the lower one must not be above the upper "
-            "one."
-        )
-    if (box.lower == math.inf).any() or (box.upper == -math.inf).any():
-        raise ValueError(f"`{call}(bounds=...)` excludes every number: inf below or -inf above.")

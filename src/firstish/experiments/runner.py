@@ -68,7 +68,7 @@ def _enter(stack: ExitStack, folder: Path, settings: Settings, resume: bool) -> 
     """Lock the folder; True if a new run begins in it, and what the user should know of it."""
     stack.enter_context(folders.occupied(folder))
     new = _is_new(folder, settings, resume)
-    ends = _ends(folder)
+    ends = read_ends(folder, rebuild=False)
     for key, mark in ends.records.items():  # before hours are spent on the rest
         check_rows(folder / f"{key}.jsonl", mark)
     for key in ends.methods:  # a kill may have left it
@@ -194,7 +194,7 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
 
 def _ends(folder: Path) -> Ends:
     """The outcomes of the methods that have ended, and where their rows end."""
-    return read_ends(folder, rebuild=False)
+    return read_ends(folder) if (folder / "summary.json").exists() else Ends({}, {})
 
 
 def _rate(

@@ -51,7 +51,8 @@ def method_of(given: AnyMethod | str | None, call: str, word: str = "method") ->
         except ValueError:
             raise ValueError(
                 f"`{call}({word}={given!r})` is unknown. Use {', '.join(map(repr, NAMES))}, "
-                "a cycle of 'CG', 'MR' and 'GM' such as 'CGMR', one of 'ASD', 'DY' and 'SDC', or "
+                "'bfgs', 'lbfgs', a cycle of 'CG', 'MR' and 'GM' such as 'CGMR', one of 'ASD', "
+                "'DY' and 'SDC', or "
                 "a method such as `LazyStep(memory=20)`; `firstish.baselines` has the competitors."
             ) from None
     is_method = all(hasattr(given, name) for name in ("init", "step", "order"))

@@ -43,9 +43,9 @@ def wrong_loss(loss: object, owner: str) -> Exception:
 def numpy_loss(fact: str) -> TypeError:
     """The error for a loss computed by NumPy, through which autograd does not see."""
     return TypeError(
-        f"{fact}. Write it with torch (`torch.exp` for `np.exp`): its argument is a tensor, "
-        "whatever x0 is. For a NumPy function with its gradient, pass "
-        "`firstish.NumpyObjective(fun, jac)`."
+        f"{fact}. Write it with torch (`torch.exp` for `np.exp`, `torch.as_tensor(A)` for an "
+        "array): its argument is a tensor, whatever x0 is. For a NumPy function with its gradient, "
+        "pass `firstish.NumpyObjective(fun, jac)`."
     )
 
 
@@ -53,7 +53,9 @@ def raised_by_numpy(error: Exception) -> bool:
     """True if the error came from a NumPy function that was given a tensor."""
     frames = traceback.walk_tb(error.__traceback__)
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
-    return "call numpy() on Tensor" in str(error) or modules[-1].startswith("numpy.")
+    text = str(error)
+    mixed = "numpy.ndarray" in text and "Tensor" in text
+    return mixed or "call numpy() on Tensor" in text or modules[-1].startswith("numpy.")
 
 
 def independent(what: str) -> ValueError:

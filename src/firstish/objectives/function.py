@@ -73,6 +73,6 @@ class FunctionObjective(AutogradObjective):
         except (RuntimeError, TypeError) as error:
             if not raised_by_numpy(error):
                 raise
-            raise numpy_loss(f"fun calls a NumPy function on a tensor ({error})") from error
+            raise numpy_loss(f"fun mixes NumPy with a tensor ({error})") from error
         loss, aux = loss_and_aux(returned, self.loss_name)
         return Evaluation(loss, (leaf,), aux=aux)

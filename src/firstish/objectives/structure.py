@@ -84,7 +84,7 @@ class Structure:
         def fill(mine: Any, theirs: Any, place: str) -> None:
             theirs = none if theirs is None else theirs
             if isinstance(mine, int):
-                parts[mine] = self._expanded(mine, theirs, place)
+                parts[mine] = self._expanded(mine, _with_number(theirs, none), place)
             elif isinstance(theirs, Real):
                 for key in _keys(mine):
                     fill(mine[key], theirs, place)
@@ -107,6 +107,13 @@ class Structure:
                 f"`{place}` must be a number, or numbers of shape {tuple(shape)} as in x0, got "
                 f"{value!r}."
             ) from error
+
+
+def _with_number(tree: Any, none: float | None) -> Any:
+    """The number in place of each None in nested lists."""
+    if isinstance(tree, list | tuple):
+        return [_with_number(part, none) for part in tree]
+    return none if tree is None else tree
 
 
 class _Leaf(NamedTuple):

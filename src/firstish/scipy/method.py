@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from firstish.bounds.box import box_of
+from firstish.bounds.forms import box_of
 from firstish.methods.base import AnyMethod
 from firstish.methods.registry import method_of
 from firstish.methods.scaled_gradient import ScaledGradient
@@ -178,7 +178,7 @@ def _ends(bounds: Any, x: torch.Tensor) -> tuple[Any, Any]:
     """The bounds for SciPy's finite differences."""
     if bounds is None:
         return -np.inf, np.inf
-    box = box_of(bounds, Structure(x).vector_of, "minimize")
+    box = box_of(bounds, Structure(x), "minimize")
     return (-np.inf, np.inf) if box is None else (box.lower.numpy(), box.upper.numpy())
 
 

@@ -1,0 +1,146 @@
+"""The forms in which users give bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from numbers import Real
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from firstish.bounds.box import Box
+from firstish.interface.keywords import did_you_mean
+
+Pairs = list[tuple[Any, Any]]
+
+
+class Form(Protocol):
+    """The form of x0: `objectives.structure.Structure`."""
+
+    start: Tensor
+    is_vector: bool
+
+    def vector_of(self, tree: Any, name: str, none: float | None = None) -> Tensor:
+        """The vector of a tree shaped like x0, with the number `none` for None."""
+
+
+def box_of(bounds: Any, form: Form, call: str) -> Box | None:
+    """The box of a user's bounds; None if none of them is finite.
+
+    Args:
+        bounds: a tuple `(lower, upper)`, SciPy's `Bounds`, or pairs, one for each entry of x, in a
+            list or an array. None, and -inf or inf, where there is no bound.
+        form: the form of x0.
+        call: the call to name in errors.
+    """
+    pairs = pairs_of(bounds)
+    if pairs is None:
+        lower, upper = ends_of(bounds, call)
+        _refuse_ambiguous(bounds, form, call)
+        box = Box(
+            form.vector_of(lower, f"{call}(bounds=...) lower", -math.inf),
+            form.vector_of(upper, f"{call}(bounds=...) upper", math.inf),
+        )
+    else:
+        box = _box_of_pairs(pairs, form.start, call)
+    _check(box, call)
+    finite = torch.isfinite(box.lower).any() or torch.isfinite(box.upper).any()
+    return box if finite else None
+
+
+def pairs_of(bounds: Any) -> Pairs | None:
+    """The pairs of bounds given as pairs in a list, an array or an iterator; None for others."""
+    if getattr(bounds, "ndim", 0) == 2 and bounds.shape[1] == 2:
+        return [tuple(pair) for pair in bounds.tolist()]
+    if isinstance(bounds, Iterator):
+        bounds = list(bounds)
+    if isinstance(bounds, tuple) and len(bounds) == 2:
+        return None
+    if isinstance(bounds, list | tuple) and bounds and all(map(_is_pair, bounds)):
+        return [tuple(pair) for pair in bounds]
+    return None
+
+
+def _is_pair(thing: Any) -> bool:
+    return isinstance(thing, list | tuple) and len(thing) == 2 and all(map(_is_end, thing))
+
+
+def _is_end(thing: Any) -> bool:
+    return thing is None or isinstance(thing, Real)
+
+
+def _box_of_pairs(pairs: Pairs, x: Tensor, call: str) -> Box:
+    if len(pairs) != x.numel():
+        raise ValueError(
+            f"`{call}(bounds=...)` has {len(pairs)} pairs, but x has {x.numel()} entries."
+        )
+    lower = [-math.inf if low is None else float(low) for low, _ in pairs]
+    upper = [math.inf if high is None else float(high) for _, high in pairs]
+    return Box(x.new_tensor(lower), x.new_tensor(upper))
+
+
+def ends_of(bounds: Any, call: str) -> tuple[Any, Any]:
+    """The lower and the upper bounds of a tuple of them, or of SciPy's `Bounds`."""
+    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+        return bounds.lb, bounds.ub
+    if isinstance(bounds, tuple) and len(bounds) == 2:
+        return bounds
+    raise ValueError(
+        f"`{call}(bounds=...)` must be a tuple `(lower, upper)`, SciPy's `Bounds`, or a list of "
+        f"pairs, one for each entry of x; got {bounds!r}."
+    )
+
+
+def _refuse_ambiguous(bounds: Any, form: Form, call: str) -> None:
+    """Raise for two pairs in a tuple where x has two entries: (lower, upper), or one for each?"""
+    pairs = isinstance(bounds, tuple) and all(isinstance(b, tuple) and _is_pair(b) for b in bounds)
+    if pairs and form.is_vector and form.start.numel() == 2:
+        a, b = bounds
+        raise ValueError(
+            f"`{call}(bounds={bounds!r})` may mean a pair for each entry of x or (lower, upper). "
+            f"Pass a list for pairs, `[{a!r}, {b!r}]`, or lists for the ends, "
+            f"`({list(a)!r}, {list(b)!r})`."
+        )
+
+
+def by_name(bounds: Any, names: Sequence[str], call: str) -> Any:
+    """Bounds of some parameters by name, as a tuple of dicts of all; other bounds as they are.
+
+    >>> by_name({"k": (0, 1)}, ["k", "w"], "minimize")
+    ({'k': 0, 'w': None}, {'k': 1, 'w': None})
+    """
+    if isinstance(bounds, dict):
+        ends = {
+            name: ends_of(given, f"{call}(bounds={{{name!r}: ...}})")
+            for name, given in bounds.items()
+        }
+        bounds = {n: e[0] for n, e in ends.items()}, {n: e[1] for n, e in ends.items()}
+    if not (isinstance(bounds, tuple) and any(isinstance(end, dict) for end in bounds)):
+        return bounds
+    sides = []
+    for end in bounds:
+        for name in end if isinstance(end, dict) else ():
+            if name not in names:
+                raise ValueError(
+                    f"`{call}(bounds=...)`: the model has no trainable parameter {name!r}."
+                    f"{did_you_mean(name, names)}"
+                )
+        sides.append({n: end.get(n) if isinstance(end, dict) else end for n in names})
+    return tuple(sides)
+
+
+def _check(box: Box, call: str) -> None:
+    if box.lower.isnan().any() or box.upper.isnan().any():
+        raise ValueError(f"`{call}(bounds=...)` has a NaN. Pass None where there is no bound.")
+    wrong = box.lower > box.upper
+    if wrong.any():
+        i = int(wrong.nonzero()[0, 0])
+        raise ValueError(
+            f"`{call}(bounds=...)` has the bounds {float(box.lower[i])} and "
+            f"{float(box.upper[i])} for entry {i} of x: the lower one must not be above the upper "
+            "one."
+        )
+    if (box.lower == math.inf).any() or (box.upper == -math.inf).any():
+        raise ValueError(f"`{call}(bounds=...)` excludes every number: inf below or -inf above.")
