@@ -265,14 +265,11 @@ def _drive(run: Run, limits: Limits, record: _Record) -> Status:
     has_callback = record.callback is not None
     if run.group is not None:
         has_callback = run.group.any(has_callback)  # in this process or another
-    floor = _floor(run.point.value, run.point.x.dtype)
     while True:
         outcome = run.advance(limits)
         if isinstance(outcome, Status):
             return outcome
         record.add(run, outcome)
-        if run.point.value < floor:
-            return Status.UNBOUNDED
         if has_callback and _stops(record, run, outcome):
             return Status.STOPPED
 
@@ -307,6 +304,10 @@ def _result(run: Run, status: Status, limits: Limits, record: _Record) -> Result
     last = run.here()
     run.point.release()
     rows, form = [entry.row() for entry in (*record.history, last)], record.form
+    if status not in (Status.CONVERGED, Status.GTOL_REL, Status.STOPPED) and _seems_unbounded(
+        rows, run.point.x.dtype
+    ):
+        status = Status.UNBOUNDED
     result = Result(
         x=form.restored(run.point.x),
         value=last.value,
@@ -366,9 +367,9 @@ def _by_differences(point: Point) -> bool:
     return isinstance(inner, NumpyPoint) and inner.objective.jac_error > 0
 
 
-def _floor(first: float, dtype: torch.dtype) -> float:
-    """The value below which f at the start is lost in rounding: f seems unbounded."""
-    return -max(1.0, abs(first)) / torch.finfo(dtype).eps
+def _seems_unbounded(rows: Sequence[Row], dtype: torch.dtype) -> bool:
+    """True if f is so low that its value at the start is lost in rounding."""
+    return rows[-1].value < -max(1.0, abs(rows[0].value)) / torch.finfo(dtype).eps
 
 
 def objective_of(
