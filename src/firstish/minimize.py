@@ -6,7 +6,7 @@ import inspect
 import math
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ from firstish.objectives.module.unchanged import unchanged
 from firstish.objectives.numpy import NumpyPoint
 from firstish.objectives.structure import EMPTY, Structure
 from firstish.objectives.threads import in_use
-from firstish.result import Entry, Progress, Result, Status
+from firstish.result import Entry, Progress, Result, Row, Status
 
 Callback = Callable[[Progress], object]
 
