@@ -4,8 +4,10 @@
 
 Bare calls of one unit-step iteration: the forward pass, the backward pass with its graph, and the
 product on that graph. Each block takes the median iteration of both, one after the other, so that
-the noise of the machine falls on both; the ratio is the median over blocks of (ours / bare). Then
-the growth of the process's memory over 1,000 iterations is printed.
+the noise of the machine falls on both; the ratio is the median over blocks of (ours / bare). The
+lazy step, the default, makes no product: its bare calls are a forward and a backward pass. It is
+measured with 100 curvature pairs on the network, and with the first 40 on the digits, where it
+needs no more. Then the growth of the process's memory over 1,000 iterations is printed.
 """
 
 from __future__ import annotations
@@ -25,8 +27,11 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import firstish
+from firstish.loop import Limits, Run
 
 BARS = {"digits logistic": 1.15, "MLP 784-100-100-10, 10,000 rows": 1.05}
+LAZY_BARS = {"digits logistic": 1.5, "MLP 784-100-100-10, 10,000 rows": 1.1}
+PAIRS = {"digits logistic": 10, "MLP 784-100-100-10, 10,000 rows": 100}  # when measuring begins
 
 
 def digits_logistic() -> tuple[Callable[[Tensor], Tensor], Tensor]:
@@ -62,6 +67,50 @@ def mlp() -> tuple[Callable[[Tensor], Tensor], Tensor]:
     return loss, x0
 
 
+def bare_gradient(loss: Callable[[Tensor], Tensor], x0: Tensor, iterations: int) -> float:
+    """Seconds of a forward and a backward pass, the median."""
+    spent = []
+    for _ in range(iterations):
+        start = time.perf_counter()
+        x = x0.detach().requires_grad_()
+        torch.autograd.grad(loss(x), x)
+        spent.append(time.perf_counter() - start)
+    return statistics.median(spent)
+
+
+class Lazy:
+    """The lazy step on a problem, from the iteration on that has so many pairs.
+
+    It begins anew when the run has come to 40 iterations more.
+    """
+
+    def __init__(self, loss: Callable[[Tensor], Tensor], x0: Tensor, pairs: int) -> None:
+        self.loss, self.x0, self.pairs = loss, x0, pairs
+        self.run = self._begin()
+
+    def _begin(self) -> Run:
+        objective = firstish.FunctionObjective(self.loss, self.x0)
+        run = Run(objective, self.x0, firstish.LazyStep(memory=100))
+        for _ in range(self.pairs + 1):
+            run.advance(Limits())
+        return run
+
+    def seconds(self, iterations: int) -> float:
+        """The median unit-step iteration's."""
+        spent: list[float] = []
+        while len(spent) < iterations:
+            if self.run.iterations > self.pairs + 40:
+                self.run = self._begin()
+            start = time.perf_counter()
+            entry = self.run.advance(Limits())
+            end = time.perf_counter()
+            if isinstance(entry, firstish.Status):
+                self.run = self._begin()
+            elif entry.step is not None and entry.step.trials == 1:
+                spent.append(end - start)
+        return statistics.median(spent)
+
+
 def bare(loss: Callable[[Tensor], Tensor], x0: Tensor, iterations: int) -> float:
     """Seconds of the autograd calls alone, the median iteration's."""
     spent = []
@@ -94,14 +143,29 @@ def compare(name: str, problem: tuple[Callable[[Tensor], Tensor], Tensor], block
     once = bare(loss, x0, 3)
     iterations = max(3, min(100, int(0.5 / once)))
     pairs = [(ours(loss, x0, iterations), bare(loss, x0, iterations)) for _ in range(blocks)]
+    return _told(name, pairs, BARS[name])
+
+
+def compare_lazy(
+    name: str, problem: tuple[Callable[[Tensor], Tensor], Tensor], blocks: int
+) -> bool:
+    """The same for the lazy step."""
+    loss, x0 = problem
+    once = bare_gradient(loss, x0, 3)
+    iterations, lazy = max(3, min(30, int(0.3 / once))), Lazy(loss, x0, PAIRS[name])
+    pairs = [(lazy.seconds(iterations), bare_gradient(loss, x0, iterations)) for _ in range(blocks)]
+    return _told(f"{name}, lazy", pairs, LAZY_BARS[name])
+
+
+def _told(name: str, pairs: list[tuple[float, float]], bar: float) -> bool:
     ratio = statistics.median(a / b for a, b in pairs)
     spread = sorted(a / b for a, b in pairs)
     low, high = spread[len(spread) // 4], spread[3 * len(spread) // 4]
-    met = ratio <= BARS[name]
+    met = ratio <= bar
     best_ours, best_bare = (min(times) * 1e3 for times in zip(*pairs, strict=True))
     print(f"{name}: ours {best_ours:.3f} ms, bare {best_bare:.3f} ms at best")
     print(
-        f"  ratio {ratio:.3f} (quartiles {low:.3f} to {high:.3f}), bar {BARS[name]}: "
+        f"  ratio {ratio:.3f} (quartiles {low:.3f} to {high:.3f}), bar {bar}: "
         f"{'met' if met else 'MISSED'}"
     )
     return met
@@ -148,6 +212,10 @@ def main() -> None:
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {blocks} blocks")
     met = [
         compare(name, problem, blocks)
+        for name, problem in zip(BARS, (digits_logistic(), mlp()), strict=True)
+    ]
+    met += [
+        compare_lazy(name, problem, blocks)
         for name, problem in zip(BARS, (digits_logistic(), mlp()), strict=True)
     ]
     growth = memory_growth()

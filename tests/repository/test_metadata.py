@@ -1,6 +1,7 @@
 """Extras and addresses are the same wherever they are named."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -40,3 +41,16 @@ def test_there_is_one_address_of_the_repository(project):
 
 def test_readme_is_short():
     assert len(text("README.md").splitlines()) < 120
+
+
+def test_no_package_registry_is_named():
+    """Whoever installs chooses the registry."""
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
+    names = ["pypi" + ".org", "download.py" + "torch", "--index" + "-url"]
+    for name in tracked:
+        path = ROOT / name
+        if path.suffix in {".md", ".py", ".toml", ".txt", ".yml", ".cff"} and path.is_file():
+            text = path.read_text(encoding="utf-8")
+            assert not [n for n in names if n in text], name
