@@ -662,3 +662,17 @@ def test_finite_differences_are_not_blamed_on_the_user():
     assert not result.success
     assert "finite_diff_method='3-point'" in result.message
     assert "kink" not in result.message.partition("The gradient is a finite")[2]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"gtol": None}, "`minimize\\(gtol=...\\)` must be a number, got None"),
+        ({"gtol": "a"}, "must be a number, got 'a'"),
+        ({"max_iterations": "10"}, "must be a number, got '10'"),
+        ({"callback": 3}, "`minimize\\(callback=...\\)` must be callable, got 3"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_named(wrong, words):
+    with pytest.raises(TypeError, match=words):
+        firstish.minimize(lambda x: (x**2).sum(), [1.0], **wrong)

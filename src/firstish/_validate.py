@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
+
+
+def check_number(call: str, name: str, value: object) -> None:
+    """Raise unless the value is a real number, of Python, NumPy or torch."""
+    if isinstance(value, bool | str) or not (isinstance(value, Real) or hasattr(value, "item")):
+        raise TypeError(f"`{call}({name}=...)` must be a number, got {value!r}.")
 
 
 def check_positive(call: str, name: str, value: float) -> None:
     """Raise unless 0 < value < inf."""
+    check_number(call, name, value)
     if not 0 < value < math.inf:
         raise ValueError(f"`{call}({name}=...)` must be positive and finite, got {value}.")
 
 
 def check_nonnegative(call: str, name: str, value: float) -> None:
     """Raise unless 0 <= value < inf."""
+    check_number(call, name, value)
     if not 0 <= value < math.inf:
         raise ValueError(f"`{call}({name}=...)` must be at least 0 and finite, got {value}.")
 
 
 def check_below_one(call: str, name: str, value: float, *, zero: bool = True) -> None:
     """Raise unless 0 <= value < 1; with `zero=False`, unless 0 < value < 1."""
+    check_number(call, name, value)
     if not (0 <= value < 1 if zero else 0 < value < 1):
         raise ValueError(
             f"`{call}({name}=...)` must lie in {'[' if zero else '('}0, 1), got {value}."

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from firstish._validate import check_nonnegative
+from firstish._validate import check_nonnegative, check_number
 from firstish.distributed import Group
 from firstish.errors import NonFiniteError
 from firstish.methods.base import AnyMethod, Failure, Step
@@ -41,7 +41,10 @@ class Limits:
             check_nonnegative("minimize", name, getattr(self, name))
         for name in ("max_oracle_calls", "max_iterations", "max_seconds"):
             limit = getattr(self, name)
-            if limit is not None and not limit >= 0:
+            if limit is None:
+                continue
+            check_number("minimize", name, limit)
+            if not limit >= 0:
                 raise ValueError(f"`minimize({name}=...)` must be at least 0, got {limit}.")
 
     def met(

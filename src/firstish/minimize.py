@@ -121,6 +121,8 @@ def minimize(
     """
     for name in unknown:
         raise unknown_keyword("minimize", name, _ARGUMENTS)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"`minimize(callback=...)` must be callable, got {callback!r}.")
     limits = Limits(
         gtol=_gtol(gtol, tol),
         gtol_rel=gtol_rel,

@@ -670,3 +670,21 @@ def test_basin_hopping_takes_it_for_its_local_search():
     )
     assert result.x[0] == pytest.approx(-0.1951, abs=1e-3)  # SciPy's own example
     assert result.fun == pytest.approx(-1.0009, abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_differences_of_a_large_f_end_at_their_noise(seed):
+    """A sum over 2,000 rows: the error of the gradient is above the default tolerance."""
+    random = np.random.default_rng(seed)
+    A = random.standard_normal((2000, 8))
+    y = random.random(2000) < 1 / (1 + np.exp(-A @ random.standard_normal(8)))
+
+    def loss(w):
+        z = A @ w
+        return np.logaddexp(0, z).sum() - z[y].sum()
+
+    ours = scipy.optimize.minimize(loss, np.zeros(8), method=firstish.scipy_method)
+    theirs = scipy.optimize.minimize(loss, np.zeros(8), method="L-BFGS-B")
+    assert ours.success
+    assert ours.nfev <= 10 * theirs.nfev
+    assert ours.fun <= theirs.fun + 1e-6 * abs(theirs.fun)

@@ -34,6 +34,7 @@ _STATUS = {
     Status.UNBOUNDED: 3,
     Status.STOPPED: 99,
 }
+NOISE = 1e-12  # relative change of f below which finite differences show no descent
 _STOPPED = "`callback` raised `StopIteration`."
 _SETTINGS = {field.name for field in fields(ScaledGradient)}
 
@@ -52,7 +53,7 @@ def scipy_method(
     stepper: AnyMethod | str | None = None,
     gtol: float | None = None,
     gtol_rel: float = 0.0,
-    ftol: float = 0.0,
+    ftol: float | None = None,
     tol: float | None = None,
     maxiter: int | None = None,
     max_oracle_calls: float | Literal["default"] | None = "default",
@@ -86,7 +87,8 @@ def scipy_method(
         gtol: stop when |g| <= gtol. By default `tol`, or 1e-6, or, if g is a finite difference,
             1e-5 (SciPy's default), because its error is no smaller.
         gtol_rel: see `firstish.minimize`.
-        ftol: see `firstish.minimize`.
+        ftol: see `firstish.minimize`. If g is a finite difference and no tolerance is given, 1e-12:
+            its error, which grows with f, may keep |g| above any gtol.
         tol: as passed to SciPy's `minimize`.
         maxiter: the largest number of iterations.
         max_oracle_calls: see `firstish.minimize`. By default 10,000, or, with `maxiter`, no limit.
@@ -144,7 +146,7 @@ def scipy_method(
         method=method,
         gtol=next(limit for limit in (gtol, tol, default) if limit is not None),
         gtol_rel=gtol_rel,
-        ftol=ftol,
+        ftol=_ftol(ftol, gtol if tol is None else tol, calls.objective.jac_error),
         max_oracle_calls=max_oracle_calls,
         max_iterations=maxiter,
         max_seconds=max_seconds,
@@ -172,6 +174,13 @@ def scipy_method(
 def _bounds(given: Any) -> Any:
     """SciPy's bounds as `minimize` takes them: pairs in a list."""
     return given if given is None or hasattr(given, "lb") else [tuple(pair) for pair in given]
+
+
+def _ftol(given: float | None, tolerance: float | None, jac_error: float) -> float:
+    """The tolerance on the change of f: by default only where differences hide the gradient."""
+    if given is not None:
+        return given
+    return NOISE if jac_error and tolerance is None else 0.0
 
 
 def _ends(bounds: Any, x: torch.Tensor) -> tuple[Any, Any]:
