@@ -336,6 +336,12 @@ _BUDGETS = {
 }
 
 
+_DIFFERENCES = (
+    "The gradient is a finite difference, with an error of its own: pass the gradient, "
+    "`finite_diff_method='3-point'` or `ftol=1e-9`."
+)
+
+
 def _advice(status: Status, run: Run, limits: Limits) -> str:
     """What a user can do to get further."""
     if status in (Status.LINE_SEARCH, Status.ROUNDING):
@@ -346,14 +352,13 @@ def _advice(status: Status, run: Run, limits: Limits) -> str:
                 f"Here f is not a function of x alone: at this x it was {here!r} and is {again!r}. "
                 "Make the loss deterministic."
             )
-    if status not in (Status.CONVERGED, Status.STOPPED) and _by_differences(run.point):
-        return (
-            "The gradient is a finite difference, with an error of its own: pass the gradient, "
-            "`finite_diff_method='3-point'` or `ftol=1e-9`."
-        )
+    by_differences = _by_differences(run.point)
     if status in _BUDGETS:
         name = _BUDGETS[status]
-        return f"Raise {name}={getattr(limits, name):g} to go on."
+        raised = f"Raise {name}={getattr(limits, name):g} to go on."
+        return f"{raised} {_DIFFERENCES}" if by_differences else raised
+    if status in (Status.LINE_SEARCH, Status.ROUNDING) and by_differences:
+        return _DIFFERENCES
     if status is Status.LINE_SEARCH and run.failure not in (None, Failure.LINE_SEARCH):
         return f"Here {run.failure.value}."
     if status is Status.ROUNDING:
