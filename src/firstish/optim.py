@@ -37,7 +37,6 @@ _SHARED = (
 _LIKE_A_RATE = 0.1  # a first trial step below this was meant for another optimizer
 _FOREIGN = ("momentum", "dampening", "nesterov", "betas", "amsgrad")  # of other optimizers
 _ARGUMENTS = ("params", "lr", "method", "product", "reuse_value", "check")
-_OF_A_GROUP = ("params", "bounds", "lr")
 _INSTEAD = {
     "put it into a parameter group: `[{{'params': [p], 'bounds': (0, None)}}]`": "bounds",
     "it is a setting of the method. Use `method=ScaledGradient({name}=...)`": "scaling sigma s_lpc "
@@ -318,9 +317,8 @@ class ScaledGD(Optimizer):
         if foreign is not None:
             raise ValueError(f"{foreign} (In a parameter group.)")
         for name in param_group:
-            meant = closest(name, _OF_A_GROUP)
-            if meant not in (None, name):
-                raise ValueError(f"A parameter group of `ScaledGD` has {name!r}: use {meant!r}.")
+            if name != "bounds" and closest(name, ["bounds"]):
+                raise ValueError(f"A parameter group of `ScaledGD` has {name!r}: use 'bounds'.")
         super().add_param_group(param_group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -603,4 +603,5 @@ class TestWhatUsersPass:
             firstish.ScaledGD([{"params": [x], "bound": (0, None)}])
         with pytest.raises(TypeError, match="put it into a parameter group"):
             firstish.ScaledGD([x], bounds=(0, None))
-        firstish.ScaledGD([{"params": [x], "name": "rates", "initial_lr": 1.0}])
+        other = {"name": "rates", "initial_lr": 1.0, "param_names": ["x"]}
+        firstish.ScaledGD([{"params": [x], **other}])
