@@ -69,14 +69,25 @@ def summarise(folder: Path) -> Summary:
     """The summary of a run folder."""
     run = files.read_json(folder / "run.json", "problem", "methods", "budget", "gtol")
     ends = read_ends(folder)
-    outcomes = ends.methods
-    rows = _rows(folder, outcomes, ends.records)
+    rows = _rows(folder, ends.methods, ends.records)
+    tunings = {key: _tuning(folder, key) for key in ends.methods}
+    return summary_of(run, ends.methods, rows, tunings, ends.note)
+
+
+def summary_of(
+    run: dict[str, Any],
+    outcomes: dict[str, dict[str, Any]],
+    rows: dict[str, list[dict[str, Any]]],
+    tunings: dict[str, dict[str, Any] | None],
+    note: str = "",
+) -> Summary:
+    """The summary of records that have been read: how each method ended, its rows, its grid."""
     lowest = _lowest([r for rs in rows.values() for r in rs])
     lines = [
-        _line(key, outcome, rows.get(key, []), run["gtol"], lowest, _tuning(folder, key))
+        _line(key, outcome, rows.get(key, []), run["gtol"], lowest, tunings.get(key))
         for key, outcome in outcomes.items()
     ]
-    return Summary(run=run, lowest=lowest, lines=lines, rows=rows, note=ends.note)
+    return Summary(run=run, lowest=lowest, lines=lines, rows=rows, note=note)
 
 
 def digest(summary: Summary) -> dict[str, Any]:
