@@ -218,6 +218,20 @@ def test_ridge_is_the_closed_form_and_scikit_learns(sparse, weighted, targets):
     assert mine.score(X, y, w) == pytest.approx(theirs.score(dense, y, w), rel=1e-9)
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("columns", [None, 1, 2], ids=["vector", "one column", "two columns"])
+def test_the_shapes_of_ridge_are_scikit_learns(columns, intercept):
+    X, _, _ = data(2)
+    y = X @ np.ones((6, columns or 1)) + 1
+    y = y[:, 0] if columns is None else y
+    mine, theirs = (kind(fit_intercept=intercept).fit(X, y) for kind in (ScaledRidge, Ridge))
+    for name in ("coef_", "intercept_"):
+        assert np.shape(getattr(mine, name)) == np.shape(getattr(theirs, name)), name
+    assert mine.predict(X).shape == theirs.predict(X).shape
+    again = mine.set_params(warm_start=True, tol=0.5).fit(X, y)
+    assert again.coef_.shape == theirs.coef_.shape
+
+
 def test_ridge_without_an_intercept_and_with_a_warm_start():
     X, _, _ = data(2)
     y = X @ np.arange(6.0) + 3

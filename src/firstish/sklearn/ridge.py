@@ -38,8 +38,8 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
             variables, in which they would have no bounds of their own.
 
     Attributes:
-        coef_: (features,), or (targets, features) if y has two axes.
-        intercept_: a number, or (targets,).
+        coef_: (features,), or (targets, features) if y has several targets.
+        intercept_: a number, or (targets,) if y has two axes; 0.0 without `fit_intercept`.
         n_iter_: the number of iterations.
         n_features_in_: the number of columns of X.
         feature_names_in_: their names, if X had any.
@@ -121,14 +121,14 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         found.warn(self)
         values = found.x.numpy().reshape(start.shape)
         coef = values[:, : X.shape[1]].copy()
-        intercept = values[:, -1].copy() if self.fit_intercept else np.zeros(rows)
-        self.coef_ = coef if y.ndim == 2 else coef[0]
-        self.intercept_ = intercept if y.ndim == 2 else float(intercept[0])
+        self.coef_ = coef if rows > 1 else coef[0]  # the shapes of scikit-learn's Ridge
+        intercept = values[:, -1].copy() if y.ndim == 2 else float(values[0, -1])
+        self.intercept_ = intercept if self.fit_intercept else 0.0
         self.n_iter_ = found.iterations
         return self
 
     def predict(self, X: Any) -> Array:
-        """The predicted numbers, shaped like y."""
+        """The predicted numbers: (samples,), or (samples, targets) if y had several targets."""
         check_is_fitted(self)
         check_sparse(self, X, "predict")
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
