@@ -2,8 +2,9 @@
 
     .venv/bin/python benchmarks/results.py RUN_FOLDER... [--out results]
 
-One page for each folder, named after its problem, and an index with every claim and its verdicts.
-The records themselves stay where they are.
+One page for each folder, named after its problem, and `verdicts.json`, from which the index is
+made. A run at the paper's whole budget has a page of its own beside that of a shorter one. The
+records themselves stay where they are.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import math
 import shutil
 from pathlib import Path
 
-from claims import CLAIMS, WORDS, Verdict, judge
+from budgets import crossing, cut
+from claims import Verdict, judge
+from results_index import WHOLE, index, is_whole, read, write
 
 from firstish.experiments.report.command import words
 from firstish.experiments.report.figures import draw_all
@@ -43,7 +46,6 @@ LINEAR = (
     "the data: methods with many trials spend fewer seconds a call."
 )
 
-PAPERS = ("cifar10-logistic", "fashion-mlp", "imagenette-resnet")  # the paper states their budget
 LINEARS = ("digits-logistic", "cifar10-logistic", "mushrooms")
 
 
@@ -116,7 +118,7 @@ def table(summary: Summary) -> list[str]:
 def caution(summary: Summary) -> list[str]:
     """What a run far shorter than the paper's cannot say."""
     run, problem = summary.run, get(summary.run["problem"])
-    if problem.name not in PAPERS or run["budget"] >= problem.budget:
+    if is_whole(run):
         return []
     times = problem.budget / run["budget"]
     return [
@@ -151,21 +153,63 @@ def verdicts(found: list[Verdict]) -> list[str]:
     return lines + [f"| {v.claim}. {v.text} | {ANSWERS[v.holds]} | {v.detail} |" for v in found]
 
 
-def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
+def name_of(run: dict) -> str:
+    """The page of a run: that at the paper's whole budget stands beside that of a short one."""
+    return run["problem"] + ("-whole" if run["problem"] in WHOLE and is_whole(run) else "")
+
+
+def hours(summary: Summary) -> float:
+    """Of one core, for all methods and their grids."""
+    grids = sum(line.tuning["seconds"] for line in summary.lines if line.tuning)
+    own = sum(line.outcome.get("seconds") or 0 for line in summary.lines)
+    return (grids + own) / 3600
+
+
+def crossings(summary: Summary) -> list[str]:
+    """Where the lead of the paper's method over each other one changed for the last time."""
+    lead = "mrcg" if summary.run["problem"] == "imagenette-resnet" else "cgmr"
+    lines = {line.key: line for line in summary.lines if summary.rows.get(line.key)}
+    if lead not in lines:
+        return []
+    ours = lines.pop(lead)
+    return [crossing(ours, line, summary.rows).sentence(ours.label) for line in lines.values()]
+
+
+def record(summary: Summary, kept: dict) -> dict:
+    """What the index tells of a run."""
+    run = summary.run
+    rows = "all rows" if run["subset"] is None else f"{run['subset']:,} rows"
+    found = {
+        "page": name_of(run),
+        "rows": rows,
+        "budget": run["budget"],
+        "core_hours": round(hours(summary), 2),
+        "verdicts": [[v.claim, v.text, v.holds, v.detail] for v in judge(summary)],
+    }
+    if not is_whole(run):
+        return {**kept, "short": found}
+    found["crossings"] = crossings(summary)
+    if "short" in kept:
+        early = judge(cut(summary, kept["short"]["budget"]))
+        found["early"] = {v.text: v.holds for v in early}
+    return {**kept, "whole": found}
+
+
+def page(folder: Path, out: Path, note: str) -> Summary:
     summary = summarise(folder)
     run, problem = summary.run, get(summary.run["problem"])
-    found = judge(summary)
+    found, title = judge(summary), name_of(run)
     figures = out / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     shown = []
     for path in draw_all(summary, folder):
-        name, caption = f"{problem.name}-{path.name}", CAPTIONS.get(path.stem, path.stem)
+        name, caption = f"{title}-{path.name}", CAPTIONS.get(path.stem, path.stem)
         shutil.copy(path, figures / name)
         shown += [f"![{caption}](figures/{name})", "", f"*{caption}.*", ""]
     waiting = [m for m in run["methods"] if m not in {line.key for line in summary.lines}]
     rows = "all rows" if run["subset"] is None else f"the first {run['subset']:,} rows"
     text = [
-        f"# {problem.title}",
+        f"# {problem.title}" + (", the whole budget" if title != problem.name else ""),
         "",
         f"On {rows}, {run['dtype']}, seed {run['seed']}, up to {run['budget']:,} oracle calls a "
         f"method and for each step size of a grid (an iteration that has begun is finished), "
@@ -186,6 +230,8 @@ def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
         f"python benchmarks/results.py runs/{problem.name} --out results",
         "```",
         "",
+        f"All methods and grids together took {hours(summary):.1f} core-hours.",
+        "",
         "## Verdicts",
         "",
         *verdicts(found),
@@ -202,49 +248,23 @@ def page(folder: Path, out: Path, note: str) -> tuple[str, list[Verdict]]:
         *(["", LINEAR] if problem.name in LINEARS else []),
         *winners(summary),
         "",
+        *crossed(summary),
         "## Figures",
         "",
         *shown,
     ]
-    (out / f"{problem.name}.md").write_text("\n".join(text).rstrip() + "\n")
-    return problem.name, found
+    (out / f"{title}.md").write_text("\n".join(text).rstrip() + "\n")
+    return summary
 
 
-def index(pages: list[tuple[str, list[Verdict]]], out: Path) -> None:
-    lines = [
-        "# Results",
-        "",
-        "Runs on real data, and a verdict on each of the paper's claims, by fixed words:",
-        "",
-        *(f"- *{word}*: {meaning}" for word, meaning in WORDS.items()),
-        "",
-        "The common target of two methods is the tolerance where one of them met it; the other, if "
-        "it did not, is charged what it spent (*more than*, *less than*). Where neither met it, or "
-        "that bound does not decide, the target is the lowest f that both reached. So no third "
-        "method has a say.",
-        "",
-        "*Level*, *wide margin* and *next to no* were fixed before the runs; the other words and "
-        "this choice of the target after some of them had been seen. It matters: to within 0.01 of "
-        "the lowest f of the run, Adam needs 0.30 of CGMR's calls on digits-mlp, and to the f that "
-        "both reached 0.93.",
-        "",
-        "| problem | holds | does not hold | cannot be judged |",
-        "| --- | --: | --: | --: |",
-    ]
-    for name, found in pages:
-        counts = [sum(v.holds is answer for v in found) for answer in (True, False, None)]
-        lines.append(f"| [{get(name).title}]({name}.md) | " + " | ".join(map(str, counts)) + " |")
-    for claim in sorted({v.claim for _, found in pages for v in found}):
-        text, where = CLAIMS[claim]
-        lines += ["", f"## Claim {claim}", "", f"{text} (The paper's {where}.)", ""]
-        lines += ["| problem | claim | verdict | by how much |", "| --- | --- | --- | --- |"]
-        for name, found in pages:
-            lines += [
-                f"| [{name}]({name}.md) | {v.text} | {ANSWERS[v.holds]} | {v.detail} |"
-                for v in found
-                if v.claim == claim
-            ]
-    (out / "index.md").write_text("\n".join(lines) + "\n")
+def crossed(summary: Summary) -> list[str]:
+    told = crossings(summary)
+    if not told:
+        return []
+    lead = (
+        "The lowest f so far of two methods, and the oracle calls at which the lead changed last:"
+    )
+    return ["## Crossing points", "", lead, "", *(f"- {sentence}" for sentence in told), ""]
 
 
 def main() -> None:
@@ -254,8 +274,18 @@ def main() -> None:
     parser.add_argument("--note", default="", help="a sentence for the pages, such as on the load")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    index([page(folder, args.out, args.note) for folder in args.folders], args.out)
-    print(f"wrote {len(args.folders)} pages and an index to {args.out}")
+    known = read(args.out)
+    for folder in args.folders:
+        summary = page(folder, args.out, args.note)
+        problem = summary.run["problem"]
+        known[problem] = record(summary, known.get(problem, {}))
+        print(f"{name_of(summary.run)}: {hours(summary):.1f} core-hours")
+    write(known, args.out)
+    index(known, args.out)
+    total = sum(run["core_hours"] for runs in known.values() for run in runs.values())
+    print(
+        f"wrote {len(args.folders)} pages and the index to {args.out}; in all {total:.1f} core-hours"
+    )
 
 
 if __name__ == "__main__":
