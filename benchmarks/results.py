@@ -283,9 +283,7 @@ def main() -> None:
     write(known, args.out)
     index(known, args.out)
     total = sum(run["core_hours"] for runs in known.values() for run in runs.values())
-    print(
-        f"wrote {len(args.folders)} pages and the index to {args.out}; in all {total:.1f} core-hours"
-    )
+    print(f"wrote {len(args.folders)} pages and the index to {args.out}; {total:.1f} core-hours")
 
 
 if __name__ == "__main__":
