@@ -15,12 +15,15 @@ from firstish import (
     Curvature,
     FiniteSum,
     FunctionObjective,
+    LazyStep,
     ModuleObjective,
     NondeterministicError,
     NonFiniteError,
     ScaledGD,
     ScaledGradient,
+    families,
 )
+from firstish.problems import PROBLEMS, Options
 from firstish.scaling import Angle, algorithm_1
 
 # The paper's method is what these tests are about, not the default one.
@@ -181,6 +184,27 @@ def test_gauss_newton_where_there_are_no_outputs_says_what_to_use():
 def test_negative_budgets_and_tolerances_are_refused(name, value):
     with pytest.raises(ValueError, match=rf"`minimize\({name}=...\)` must be.*got {value}"):
         minimize(square, torch.ones(2), **{name: value})
+
+
+@pytest.mark.parametrize(("value", "kind"), [(2.5, ValueError), (True, TypeError)])
+def test_a_number_of_iterations_is_a_whole_number(value, kind):
+    message = rf"`minimize\(max_iterations=...\)` must be a.* number, got {value}"
+    with pytest.raises(kind, match=message):
+        minimize(square, torch.ones(2), max_iterations=value)
+    for count in (3, 3.0, np.int64(3)):
+        assert minimize(square, torch.ones(2), gtol=0, max_iterations=count).iterations <= 3
+
+
+@pytest.mark.parametrize("count", [2.5, True, "3"])
+def test_other_counts_are_ints(count):
+    for refused in (
+        lambda: families.Multinomial(classes=count),
+        lambda: PROBLEMS["digits-logistic"].load(Options(subset=count)),
+        lambda: LazyStep(max_bytes=count),
+    ):
+        with pytest.raises(TypeError, match=rf"must be an int, got {count!r}"):
+            refused()
+    assert LazyStep(memory=np.int64(3)).memory == 3  # an int of NumPy is one
 
 
 @pytest.mark.parametrize("method", [3, ScaledGradient, object()])

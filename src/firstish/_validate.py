@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
+from numbers import Integral, Real
 
 
 def check_number(call: str, name: str, value: object) -> None:
@@ -37,7 +37,7 @@ def check_below_one(call: str, name: str, value: float, *, zero: bool = True) ->
 
 def check_count(call: str, name: str, value: int, *, least: int = 1) -> None:
     """Raise unless the value is an int of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if isinstance(value, bool) or not isinstance(value, Integral):  # an int, also of NumPy
         raise TypeError(f"`{call}({name}=...)` must be an int, got {value!r}.")
     if value < least:
         raise ValueError(f"`{call}({name}=...)` must be at least {least}, got {value}.")

@@ -46,6 +46,8 @@ class Limits:
             check_number("minimize", name, limit)
             if not limit >= 0:
                 raise ValueError(f"`minimize({name}=...)` must be at least 0, got {limit}.")
+            if name == "max_iterations" and isfinite(limit) and limit % 1:  # 1e4 is a count
+                raise ValueError(f"`minimize({name}=...)` must be a whole number, got {limit}.")
 
     def met(
         self, value: float, grad_norm: float, before: float, first_norm: float

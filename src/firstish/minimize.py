@@ -88,7 +88,7 @@ def minimize(
             `tolerance_change` of torch's L-BFGS.
         tol: SciPy's name for the main tolerance: the same as `gtol`.
         max_oracle_calls: no iteration starts after this many; None for no limit.
-        max_iterations: the same for iterations.
+        max_iterations: the same for iterations, a whole number.
         max_seconds: the same for seconds.
         callback: called with a `Progress` after each iteration; the run stops if it returns True
             or raises StopIteration. If `x0` is a module, it holds the new point meanwhile. Its time

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from firstish._validate import check_count
 from firstish.distributed import Group
 from firstish.objectives.base import Objective
 
@@ -101,6 +102,6 @@ class Problem:
     def load(self, options: Options | None = None) -> Instance:
         """Build the problem; by default with all rows and in the problem's own precision."""
         options = Options() if options is None else options
-        if options.subset is not None and options.subset < 1:
-            raise ValueError(f"`Options(subset=...)` must be at least 1, got {options.subset}.")
+        if options.subset is not None:
+            check_count("Options", "subset", options.subset)
         return self.build(options)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from firstish._validate import check_count
+
 
 def layer_norm(channels: int) -> nn.GroupNorm:
     """LayerNorm of a feature map: over channel, height and width, with a scale per channel."""
@@ -63,8 +65,7 @@ class ResNet18(nn.Module):
     """
 
     def __init__(self, classes: int = 10) -> None:
-        if classes < 1:
-            raise ValueError(f"`ResNet18(classes=...)` must be at least 1, got {classes}.")
+        check_count("ResNet18", "classes", classes)
         super().__init__()
         self.conv1 = _conv(3, 64, 7, 2)
         self.bn1 = layer_norm(64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from firstish._validate import check_count
 from firstish.linalg import norm
 from firstish.objectives.finite_sum.objective import FiniteSum
 from firstish.objectives.finite_sum.sampling import draw
@@ -34,8 +35,7 @@ def estimate_max_lipschitz(
             "`estimate_max_lipschitz(objective)` does not support several processes. "
             "Make the objective without `process_group=`."
         )
-    if rows < 1:
-        raise ValueError(f"`estimate_max_lipschitz(rows=...)` must be at least 1, got {rows}.")
+    check_count("estimate_max_lipschitz", "rows", rows)
     point = objective.at(objective.initial() if x is None else x, 1)
     g, n = point.grad, objective.rows
     if point.grad_norm == 0:

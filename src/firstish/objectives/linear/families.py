@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from firstish._validate import check_count
+
 
 class Loss(ABC):
     """The loss of a family on given targets, for scores of shape (n,) or (n, columns).
@@ -119,8 +121,8 @@ class Multinomial(Family):
     pinned: bool = False
 
     def __post_init__(self) -> None:
-        if self.classes is not None and not self.classes >= 2:
-            raise ValueError(f"`Multinomial(classes=...)` must be at least 2, got {self.classes}.")
+        if self.classes is not None:
+            check_count("Multinomial", "classes", self.classes, least=2)
 
     def on(self, targets: Tensor, dtype: torch.dtype) -> Loss:
         """The loss on labels of several classes."""

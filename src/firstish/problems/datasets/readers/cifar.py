@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from firstish._validate import check_count
 from firstish.problems.datasets.errors import refused
 from firstish.problems.datasets.locate import Copy, locate
 from firstish.problems.datasets.readers.archives import tar_files
@@ -117,8 +118,8 @@ def load_cifar10(data: Path | None = None, rows: int | None = None) -> LabelledI
         data: the folder to search; None for the default folders.
         rows: only the first so many; later batches are not read.
     """
-    if rows is not None and rows < 1:
-        raise ValueError(f"`load_cifar10(rows=...)` must be at least 1, got {rows}.")
+    if rows is not None:
+        check_count("load_cifar10", "rows", rows)
     copy = locate("cifar10", "train", data)
     total = RECORDS * len(CIFAR10_BATCHES)
     rows = total if rows is None else min(rows, total)
