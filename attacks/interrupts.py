@@ -30,7 +30,7 @@ from torch.nn.modules import module as torch_modules
 
 import firstish
 from attacks.tally import Tally
-from firstish.objectives.threads import ProcessLock, alone
+from firstish.objectives.global_state import ProcessLock, alone
 
 SOURCE = str(Path(firstish.__file__).parent)
 MORE = 100  # lines of each case, besides those that no case before it has run

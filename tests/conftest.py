@@ -50,7 +50,7 @@ NOT_NUMERICAL = (
     "problems/test_data_readers.py",
     "problems/test_data_real.py",
     "objectives/sharded",
-    "objectives/threads",  # nor other threads
+    "objectives/global_state",  # nor other threads
     "paper/test_claims.py",
     "repository/test_documents.py",
     "repository/test_examples.py",

@@ -19,7 +19,7 @@ from firstish.distributed import Group
 from firstish.errors import NonFiniteError
 from firstish.methods.base import AnyMethod, Failure, Step
 from firstish.objectives.base import Meter, Objective, Point
-from firstish.objectives.threads import limit_threads_after_fork
+from firstish.objectives.global_state import limit_threads_after_fork
 from firstish.result import Entry, Status
 
 _FAILED = {Failure.STATIONARY: Status.CONVERGED, Failure.ROUNDING: Status.ROUNDING}

@@ -24,13 +24,13 @@ from firstish.methods.registry import method_of
 from firstish.methods.take_step import ProposingMethod
 from firstish.objectives.base import Objective, Point, PointView
 from firstish.objectives.finite_sum.base import RowSum
+from firstish.objectives.flatten import EMPTY, Structure
 from firstish.objectives.function import FunctionObjective
+from firstish.objectives.global_state import in_use
 from firstish.objectives.hvp import Mode
 from firstish.objectives.module.objective import ModuleObjective
 from firstish.objectives.module.unchanged import unchanged
 from firstish.objectives.numpy import NumpyPoint
-from firstish.objectives.structure import EMPTY, Structure
-from firstish.objectives.threads import in_use
 from firstish.result import Entry, Progress, Result, Row, Status
 
 Callback = Callable[[Progress], object]

@@ -23,11 +23,9 @@ from firstish.methods.registry import method_of
 from firstish.methods.take_step import ProposingMethod
 from firstish.objectives.base import Meter, Point
 from firstish.objectives.closure import Closure, ClosureObjective, OwnGrads, Skipped
-from firstish.objectives.flatten import Layout
+from firstish.objectives.flatten import Layout, Structure
+from firstish.objectives.global_state import RandomState, alone, in_use, limit_threads_after_fork
 from firstish.objectives.hvp import Mode, ProductSelector
-from firstish.objectives.rng import RandomState
-from firstish.objectives.structure import Structure
-from firstish.objectives.threads import alone, in_use, limit_threads_after_fork
 from firstish.result import Row
 
 _SHARED = (

@@ -12,7 +12,7 @@ from torch import Tensor
 from firstish.interface.plot import draw
 from firstish.interface.table import frame, html
 from firstish.methods.base import Step
-from firstish.objectives.structure import Structure
+from firstish.objectives.flatten import Structure
 
 
 class Status(Enum):

@@ -35,7 +35,7 @@ TRAINERS = "tests/test_trainers.py::"
 SCIPY = "tests/scipy/test_scipy_method.py::"
 OTHER_VARIABLES = "tests/sklearn/test_substituted.py::"
 ESTIMATORS = "tests/sklearn/test_estimators.py::"
-THREADS = "tests/objectives/threads/test_threads.py::"
+THREADS = "tests/objectives/global_state/test_threads.py::"
 VARIABLES = "tests/sklearn/test_variables.py::"
 DAMAGE = "tests/experiments/test_damage.py::"
 FOLDERS = "tests/experiments/test_folders.py::"
@@ -406,7 +406,7 @@ FAULTS = [
     ),
     Fault(
         "random-state-not-replayed",
-        "objectives/rng.py",
+        "objectives/global_state.py",
         "                if not self.same_as(outside):",
         "                if False:",
         "every trial draws its own dropout mask",
@@ -1036,7 +1036,7 @@ FAULTS = [
     ),
     Fault(
         "state-of-another-thread",
-        "objectives/rng.py",
+        "objectives/global_state.py",
         "        with alone():\n            return cls._read()",
         "        if True:\n            return cls._read()",
         "a mask begins in the midst of another thread's",

@@ -17,7 +17,7 @@ Pairs = list[tuple[Any, Any]]
 
 
 class Form(Protocol):
-    """The form of x0: `objectives.structure.Structure`."""
+    """The form of x0: `objectives.flatten.Structure`."""
 
     start: Tensor
     is_vector: bool

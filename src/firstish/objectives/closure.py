@@ -14,9 +14,9 @@ from firstish.linalg import dot, norm
 from firstish.objectives.autograd import AutogradObjective, AutogradPoint, Evaluation, loss_and_aux
 from firstish.objectives.base import Order, Point
 from firstish.objectives.flatten import Layout
+from firstish.objectives.global_state import RandomState
 from firstish.objectives.hooks import Buffers, touched_buffers
 from firstish.objectives.hvp import Mode, graph_eps
-from firstish.objectives.rng import RandomState
 
 Closure = Callable[[], object]
 

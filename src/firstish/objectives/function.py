@@ -9,9 +9,9 @@ from torch import Tensor
 
 from firstish.objectives.autograd import AutogradObjective, Evaluation, loss_and_aux
 from firstish.objectives.checks import numpy_loss, raised_by_numpy
+from firstish.objectives.flatten import Structure
+from firstish.objectives.global_state import Replay
 from firstish.objectives.hvp import Mode
-from firstish.objectives.rng import Replay
-from firstish.objectives.structure import Structure
 
 
 class FunctionObjective(AutogradObjective):

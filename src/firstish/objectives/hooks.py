@@ -22,9 +22,8 @@ from torch.nn.modules.module import (
 from torch.utils.hooks import RemovableHandle
 
 from firstish.errors import NondeterministicError
+from firstish.objectives.global_state import RandomState, alone, ignored
 from firstish.objectives.hvp import graph_eps
-from firstish.objectives.rng import RandomState
-from firstish.objectives.threads import alone, ignored
 
 
 class Buffers:

@@ -16,7 +16,7 @@ from firstish.methods.base import AnyMethod
 from firstish.methods.registry import method_of
 from firstish.methods.scaled_gradient import ScaledGradient
 from firstish.minimize import minimize
-from firstish.objectives.structure import Structure
+from firstish.objectives.flatten import Structure
 from firstish.result import Progress, Result, Status
 from firstish.scipy.calls import Calls, Difference, Function, value_with_gradient
 

@@ -17,10 +17,10 @@ from firstish.bounds.box import Box
 from firstish.loop import Limits, Run
 from firstish.methods.base import AnyMethod
 from firstish.methods.registry import method_of
+from firstish.objectives.global_state import ignored
 from firstish.objectives.linear.families import Family, Multinomial
 from firstish.objectives.linear.features import from_scipy
 from firstish.objectives.linear.model import LinearModel, LinearPoint
-from firstish.objectives.threads import ignored
 from firstish.result import Status
 from firstish.sklearn.substituted import Substituted, SubstitutedPoint
 from firstish.sklearn.variables import Array, Variables, cost, diagonal, whitened

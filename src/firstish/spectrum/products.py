@@ -10,8 +10,8 @@ from torch import Tensor
 from firstish.linalg import dot, norm
 from firstish.minimize import objective_of
 from firstish.objectives.base import Objective, Point
+from firstish.objectives.flatten import Structure
 from firstish.objectives.hvp import Mode
-from firstish.objectives.structure import Structure
 
 
 def hvp(

@@ -22,11 +22,11 @@ from firstish.objectives.finite_sum.checks import (
 from firstish.objectives.finite_sum.chunks import Chunk, as_chunks
 from firstish.objectives.finite_sum.summed_loss import SummedLoss
 from firstish.objectives.flatten import Layout
+from firstish.objectives.global_state import Replay
 from firstish.objectives.hooks import warn_of_one_mask
 from firstish.objectives.hvp import Mode, ProductSelector
 from firstish.objectives.module.checksums import Described, of_loss, require_same
 from firstish.objectives.penalty import L2Penalty
-from firstish.objectives.rng import Replay
 
 Graph = tuple[Tensor, Tensor]
 """A gradient with its graph, and the leaf that it is a function of."""

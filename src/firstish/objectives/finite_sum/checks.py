@@ -17,8 +17,8 @@ from firstish.errors import NondeterministicError
 from firstish.objectives.finite_sum.chunks import Chunk, Chunks, TensorChunks, part, rows_of
 from firstish.objectives.finite_sum.summed_loss import Summed, SummedLoss
 from firstish.objectives.flatten import map_tensors, tensors_in
+from firstish.objectives.global_state import RandomState
 from firstish.objectives.hooks import refuse_nondeterministic
-from firstish.objectives.rng import RandomState
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 

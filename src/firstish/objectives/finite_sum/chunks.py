@@ -27,7 +27,7 @@ from torch.utils.data import (
 
 from firstish._validate import check_count
 from firstish.objectives.flatten import map_tensors, tensors_in
-from firstish.objectives.rng import RandomState
+from firstish.objectives.global_state import RandomState
 
 Chunk = tuple[Any, Any]
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from firstish.objectives.global_state import ignored
 from firstish.objectives.linear.sparse import arrays, check_indices, to_csr
-from firstish.objectives.threads import ignored
 
 _CALL = "LinearModel(features=...)"
 _INT32 = 2**31 - 1

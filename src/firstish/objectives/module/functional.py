@@ -13,8 +13,8 @@ from torch.func import functional_call
 
 from firstish.objectives.checks import check_loss
 from firstish.objectives.flatten import Layout, tensors_in
+from firstish.objectives.global_state import in_use
 from firstish.objectives.module.checksums import Described, checksum, of_module
-from firstish.objectives.threads import in_use
 
 _COPY = "Give each thread a model of its own, for example `copy.deepcopy(model)`."
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from firstish.objectives.autograd import AutogradObjective, Evaluation, loss_and_aux
+from firstish.objectives.global_state import Replay
 from firstish.objectives.hvp import Mode
 from firstish.objectives.module.functional import FunctionalLoss
-from firstish.objectives.rng import Replay
 
 
 class ModuleObjective(AutogradObjective):

@@ -18,8 +18,8 @@ from firstish.objectives.finite_sum.chunks import Chunk, part, rows_of
 from firstish.objectives.finite_sum.sampling import SampleSize
 from firstish.objectives.finite_sum.summed_loss import Sum, SummedLoss
 from firstish.objectives.flatten import map_tensors
+from firstish.objectives.global_state import RandomState
 from firstish.objectives.hvp import graph_eps
-from firstish.objectives.rng import RandomState
 from firstish.objectives.sharded.checks import check_gradient
 from firstish.objectives.sharded.module import ShardedModule
 from firstish.objectives.sharded.vector import Shard

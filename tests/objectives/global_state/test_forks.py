@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from firstish import FunctionObjective, ModuleObjective, ScaledGD, minimize
-from firstish.objectives.threads import alone
+from firstish.objectives.global_state import alone
 
 SECONDS = 600  # after which a child that hangs fails the test
 

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 import firstish
 from firstish import LinearModel, ModuleObjective, NumpyObjective, families, minimize
-from firstish.objectives.structure import Structure
+from firstish.objectives.flatten import Structure
 
 Pair = namedtuple("Pair", ["first", "second"])
 TARGET = 3.0

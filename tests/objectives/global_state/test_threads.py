@@ -25,9 +25,8 @@ from firstish import (
     families,
     minimize,
 )
-from firstish.objectives import threads
-from firstish.objectives.rng import RandomState
-from firstish.objectives.threads import alone, ignored
+from firstish.objectives import global_state
+from firstish.objectives.global_state import RandomState, alone, ignored
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
 
@@ -243,7 +242,7 @@ def test_every_door_ends_at_the_same_bits_in_a_thread(name, kind):
 
 
 def test_a_state_is_not_captured_while_another_thread_replays_one(monkeypatch):
-    monkeypatch.setattr(threads, "PATIENCE", 0.05)
+    monkeypatch.setattr(global_state, "PATIENCE", 0.05)
     outside, found = RandomState.capture(), []
 
     def capture():
@@ -263,7 +262,7 @@ def test_a_state_is_not_captured_while_another_thread_replays_one(monkeypatch):
 
 
 def test_a_loss_that_waits_for_one_that_waits_for_it_does_not_hang(monkeypatch):
-    monkeypatch.setattr(threads, "PATIENCE", 0.05)
+    monkeypatch.setattr(global_state, "PATIENCE", 0.05)
     model, X, y = network("norm", 0)
     optimizer, raised = ScaledGD(model.parameters()), []
 
@@ -284,7 +283,7 @@ def test_a_loss_that_waits_for_one_that_waits_for_it_does_not_hang(monkeypatch):
 
 
 def test_a_thread_waits_on_as_long_as_others_take_the_lock():
-    class Busy(threads.ProcessLock):
+    class Busy(global_state.ProcessLock):
         waits = 0
 
         def acquire(self, timeout):
