@@ -16,6 +16,7 @@ import firstish
 from firstish import FunctionObjective, LazyStep, PlaneStep, ScaledGradient
 from firstish.bounds.bounded import BoundedObjective
 from firstish.bounds.box import Box
+from firstish.methods.between_bounds import FreeProducts
 from firstish.methods.curvature_pairs import POSITIVE, Pairs, pair
 from firstish.objectives.linear.families import LeastSquares
 
@@ -195,9 +196,30 @@ def test_the_pairs_over_the_free_variables_are_those_of_the_block():
                 small = Pairs.first(part) if small is None else small.plus(part, 0.5, 9)
         g = torch.randn(9, generator=random)
         for scaled in (True, False):
-            found = pairs.over(free).times(g * free, scaled)
+            R = FreeProducts.over(free, pairs, None).R
+            found = pairs.over(free, R, scaled).times(g * free, scaled)
             assert not found[~free].any()
             assert torch.allclose(found[free], small.times(g[free], scaled), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("memory", [3, 20])
+def test_the_products_over_the_free_variables_follow_pairs_and_bounds(memory):
+    """Row by row and column by column they are those computed anew, also once pairs are dropped."""
+    random = torch.Generator().manual_seed(1)
+    H = quadratic(2, 12)[1]
+    pairs = known = None
+    free = torch.rand(12, generator=random) < 0.5
+    for k in range(15):
+        s = torch.randn(12, generator=random)
+        new = pair(s, H @ s, POSITIVE)
+        pairs = Pairs.first(new) if pairs is None else pairs.plus(new, 0.5, memory)
+        known = None if known is None else known.plus_newest(pairs)
+        if k % 3 == 0:  # some are held and some released, one or nearly all
+            free = free ^ (torch.rand(12, generator=random) < (0.1 if k % 2 else 0.8))
+        known = FreeProducts.over(free, pairs, known)
+        exact = (pairs.Y[:, free] @ pairs.S[:, free].T).tril()
+        assert torch.equal(known.free, free)
+        assert torch.allclose(known.R.tril(), exact, rtol=0, atol=15 * 12 * EPS)
 
 
 class TestDegenerate:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from firstish.bounds.box import Box
@@ -65,8 +66,8 @@ class BoundedPoint(PointView):
         if self._g is None:
             g = self.inner.grad
             held = self.box.held(self.x, g)
-            self.active = int(held.sum())
-            if self.active:
+            self.active = 0 if held is None else int(held.count_nonzero())
+            if held is not None and self.active:
                 self.free, g = ~held, g.masked_fill(held, 0.0)
             self._g = g
         return self._g
@@ -110,9 +111,9 @@ class BoundedPoint(PointView):
     def along(self, p: Tensor, alpha: float, order: Order = 2) -> Point:
         """The point P(x + alpha p)."""
         straight = add(self.x, p, alpha)
-        if self.box.contains(straight):
-            return BoundedPoint(self.inner.along(p, alpha, order), self.box)
         x = self.box.project(straight)
+        if torch.equal(x, straight):
+            return BoundedPoint(self.inner.along(p, alpha, order), self.box)
         return BoundedPoint(self.inner.at(x, order), self.box, x - self.x)
 
     def inherited(self) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -25,6 +25,11 @@ class Box:
 
     lower: Tensor
     upper: Tensor
+    fixed: Tensor | None = field(init=False, repr=False)  # where both are equal, if they are at all
+
+    def __post_init__(self) -> None:
+        fixed = self.lower == self.upper
+        object.__setattr__(self, "fixed", fixed if bool(fixed.any()) else None)
 
     def project(self, x: Tensor) -> Tensor:
         """The point of the box nearest to x; its entries at a bound equal the bound to the bit."""
@@ -32,15 +37,20 @@ class Box:
 
     def contains(self, x: Tensor) -> bool:
         """True if x is inside or on the boundary."""
-        return bool(((x >= self.lower) & (x <= self.upper)).all())
+        return torch.equal(self.project(x), x)
 
-    def held(self, x: Tensor, g: Tensor) -> Tensor:
+    def held(self, x: Tensor, g: Tensor) -> Tensor | None:
         """The entries at a bound out of which the step -g leads, and those whose bounds are equal.
 
-        At a point that satisfies the first-order conditions all other entries of g are 0.
+        None if the step -g stays inside, so that there are none. At a point that satisfies the
+        first-order conditions all other entries of g are 0.
         """
-        low, high = x == self.lower, x == self.upper
-        return (low & (g > 0)) | (high & (g < 0)) | (low & high)
+        straight = x - g
+        end = self.project(straight)
+        if self.fixed is None and torch.equal(end, straight):
+            return None
+        held = (end == x) & (straight != x)
+        return held if self.fixed is None else held | self.fixed
 
     def optimality(self, x: Tensor, g: Tensor) -> Tensor:
         """P(x - g) - x, which is 0 where the first-order conditions hold."""
@@ -49,7 +59,3 @@ class Box:
     def checksum(self) -> int:
         """A number that differs between boxes."""
         return zlib.crc32(torch.cat([self.lower, self.upper]).cpu().numpy().tobytes())
-
-    def room(self, x: Tensor, p: Tensor) -> Tensor:
-        """The distance, with the sign of p, to the bound that each entry of p leads to."""
-        return torch.where(p < 0, self.lower - x, self.upper - x)

@@ -14,60 +14,125 @@ first order is left, all variables that they cut are treated alike.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from firstish.bounds.box import Box
-from firstish.linalg import dot
-from firstish.methods.curvature_pairs import Pairs
+from firstish.linalg import add, dot, dots
+from firstish.methods.curvature_pairs import LEAST, Pairs
 from firstish.objectives.base import Point
 
 ENOUGH = 0.1  # of the decrease to first order, which a step that bounds have cut must keep
 ROUNDS = 10  # in which further variables are excluded; the line search copes with what is left
+WORK = 10**8  # multiplications that a new `FreeProducts` may cost
 
 
-def direction(point: Point, pairs: Pairs, self_scaled: bool) -> Tensor:
-    """-B g over the free variables, and to the bound for those close to one."""
+@dataclass(frozen=True, slots=True)
+class FreeProducts:
+    """R of `Pairs` over the free variables, from one iteration to the next.
+
+    A new pair is a new row; a variable that is held or released is a product of its columns of S
+    and Y. Both cost less than all products again.
+
+    Args:
+        free: the mask of the free variables.
+        R: of the newest pairs: R[j, i] = <s_i, y_j> over these variables for i <= j.
+    """
+
+    free: Tensor
+    R: Tensor
+
+    @classmethod
+    def over(cls, free: Tensor, pairs: Pairs, known: FreeProducts | None) -> FreeProducts:
+        """The products over these variables, from those known over others, over all or over none.
+
+        The fewest columns decide.
+        """
+        changed = len(free) if known is None else int((known.free ^ free).count_nonzero())
+        if known is not None and changed == 0:
+            return known
+        size, m = int(free.count_nonzero()), _affordable(pairs)
+        if known is None or changed > min(size, len(free) - size):
+            most = 2 * size > len(free)
+            R = pairs.R[-m:, -m:] if most else pairs.R.new_zeros(m, m)
+            known = cls(torch.full_like(free, most), R)
+        return known._moved(free, pairs)
+
+    def _moved(self, free: Tensor, pairs: Pairs) -> FreeProducts:
+        """The same over other variables."""
+        columns = (self.free ^ free).nonzero()[:, 0]
+        newest = slice(-len(self.R), None)
+        S, Y = pairs.S[newest, columns], pairs.Y[newest, columns]
+        sign = free[columns].to(S.dtype).mul_(2).sub_(1)  # 1 for those released, -1 for those held
+        change = (Y * sign) @ S.t()
+        return FreeProducts(free, self.R + change.to("cpu", torch.float64))
+
+    def plus_newest(self, pairs: Pairs) -> FreeProducts:
+        """With a row for the newest pair, which is not among these yet."""
+        old = min(len(self.R), _affordable(pairs) - 1)
+        first = len(self.R) - old
+        R = self.R.new_zeros(old + 1, old + 1)
+        R[:old, :old] = self.R[first:, first:]
+        R[old] = dots(pairs.S[-old - 1 :], pairs.Y[-1] * self.free)
+        return FreeProducts(self.free, R)
+
+
+def _affordable(pairs: Pairs) -> int:
+    """How many of the newest pairs are used: as many as `WORK` allows for half of the variables."""
+    return min(len(pairs), max(LEAST, math.isqrt(2 * WORK // max(1, pairs.S.shape[1]))))
+
+
+def direction(
+    point: Point, pairs: Pairs, self_scaled: bool, known: FreeProducts | None = None
+) -> tuple[Tensor, FreeProducts | None]:
+    """-B g over the free variables, to the bound for those close to one, and their products."""
     if point.box is None:
-        return pairs.times(point.grad, self_scaled).neg_()
+        return pairs.times(point.grad, self_scaled).neg_(), None
     g, x, box = point.grad, point.x, point.box
-    p, free = _to_close_bounds(x, g, box, pairs), point.free
-    if p is not None:
-        free = _without(free, p != 0)
-    q = _over(free, g, pairs, self_scaled)
+    p, free = _to_close_bounds(point, pairs)
+    q, known = _over(free, g, pairs, self_scaled, known)
     for _ in range(ROUNDS):
-        room = box.room(x, q)
-        cut = (q != 0) & (room.abs() < q.abs())
-        if not cut.any():
+        straight = x + q
+        end = box.project(straight)
+        if torch.equal(end, straight):
             break
-        excluded = cut & (room == 0)
+        cut = end != straight
+        excluded = cut & (end == x)
         if not excluded.any():
-            if dot(g, torch.where(cut, room, q)) <= ENOUGH * dot(g, q):
+            room = end.sub_(x)
+            if dot(g, room) <= ENOUGH * dot(g, q):
                 break
             excluded = cut
             there = torch.where(cut & (g * room < 0), room, 0.0)
             p = there if p is None else p + there
-        free = _without(free, excluded)
-        q = _over(free, g, pairs, self_scaled)
-    return q if p is None else p + q
+        free = ~excluded if free is None else free & ~excluded
+        q, known = _over(free, g, pairs, self_scaled, known)
+    return q if p is None else p + q, known
 
 
-def _to_close_bounds(x: Tensor, g: Tensor, box: Box, pairs: Pairs) -> Tensor | None:
-    """The step to the bound of each variable that is close to one; None if there is none."""
-    step = g * -pairs.newest_scale()
-    room = box.room(x, step)
-    close = (step != 0) & (room.abs() <= step.abs())
-    return torch.where(close, room, 0.0) if close.any() else None
+def _to_close_bounds(point: Point, pairs: Pairs) -> tuple[Tensor | None, Tensor | None]:
+    """The step to the bound of each variable that is close to one, and the mask of the others."""
+    assert point.box is not None
+    g, x, free = point.grad, point.x, point.free
+    straight = add(x, g, -pairs.newest_scale())
+    end = point.box.project(straight)
+    if torch.equal(end, straight):
+        return None, free
+    far = end == straight
+    return end.sub_(x).masked_fill_(far, 0.0), far if free is None else free & far
 
 
-def _without(free: Tensor | None, excluded: Tensor) -> Tensor:
-    return ~excluded if free is None else free & ~excluded
-
-
-def _over(free: Tensor | None, g: Tensor, pairs: Pairs, self_scaled: bool) -> Tensor:
-    """-B g over these variables, 0 for the others."""
+def _over(
+    free: Tensor | None, g: Tensor, pairs: Pairs, self_scaled: bool, known: FreeProducts | None
+) -> tuple[Tensor, FreeProducts | None]:
+    """-B g over these variables, 0 for the others, and their products."""
     if free is None:
-        return pairs.times(g, self_scaled).neg_()
-    here = pairs.over(free)
+        return pairs.times(g, self_scaled).neg_(), None
+    products = FreeProducts.over(free, pairs, known)
+    here = pairs.over(free, products.R, self_scaled)
     v = g * free
-    return v.mul_(-pairs.newest_scale()) if here is None else here.times(v, self_scaled).neg_()
+    if here is None:
+        return v.mul_(-pairs.newest_scale()), products
+    return here.times(v, self_scaled).neg_(), products

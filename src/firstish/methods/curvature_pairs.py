@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -39,7 +39,6 @@ from firstish.methods.row_buffer import appended
 
 POSITIVE = 1e-8  # least cosine of the angle between the changes of x and g
 LEAST = 10  # pairs that are kept however long they are
-WORK = 10**8  # multiplications that the pairs of free variables may cost
 SHOWN = 1e-6  # least part of a pair, <s_F,y_F>/(|s||y|), in the free variables
 
 
@@ -79,7 +78,7 @@ class Pairs:
         taus: the ratio by which each rescaled those before it.
         free: 1 for the variables that the pairs are of, 0 for the others, where S and Y count as 0;
             None for all.
-        ends: <y,y> of the oldest and of the newest row of Y, over these.
+        ends: <y,y> of the oldest and of the newest row of Y, over these; the one in use twice.
     """
 
     S: Tensor
@@ -132,35 +131,31 @@ class Pairs:
         """<s,y>/<y,y> of the newest pair."""
         return float(self.R[-1, -1]) / self.stretches[-1]
 
-    def over(self, free: Tensor) -> Pairs | None:
+    def over(self, free: Tensor, R: Tensor, self_scaled: bool) -> Pairs | None:
         """The pairs of the free variables: R and the products are over these alone.
 
         For a pair whose step left the others where they were, H_FF s_F = y_F. A pair that shows
-        too little of the free variables is omitted.
+        too little of the free variables is omitted; None if all are.
 
         Args:
             free: their mask.
+            R: that of the newest pairs over them; only these pairs are used.
+            self_scaled: as in `times`.
         """
-        held = ~free
-        here = free if 2 * int(free.sum()) <= len(free) else held  # the smaller part
-        columns = here.nonzero()[:, 0]
-        kept = self.newest(max(LEAST, math.isqrt(WORK // max(1, len(columns)))))
+        kept = self.newest(len(R))
         assert kept is not None
-        S, Y = kept.S[:, columns], kept.Y[:, columns]
-        R = (Y @ S.t()).to("cpu", torch.float64)
-        if here is held:
-            R = kept.R - R
-        rows = (R.diagonal() > max(SHOWN, 100 * torch.finfo(S.dtype).eps)).nonzero()[:, 0]
-        if not len(rows):
-            return None
-        chosen, weights = kept._rows(rows), free.to(S.dtype)
-        ends = tuple(norm(chosen.Y[k] * weights) ** 2 for k in (0, -1))
-        return replace(chosen, R=R[rows][:, rows].tril_(), free=weights, ends=ends)
+        shown = R.diagonal() > max(SHOWN, 100 * torch.finfo(self.S.dtype).eps)
+        if not shown.all():
+            rows = shown.nonzero()[:, 0]
+            if not len(rows):
+                return None
+            kept, R = kept._rows(rows), R[rows][:, rows]
+        weights = free.to(self.S.dtype)
+        end = norm(kept.Y[0 if self_scaled else -1] * weights) ** 2
+        return Pairs(kept.S, kept.Y, R, kept.stretches, kept.taus, weights, (end, end))
 
     def _rows(self, rows: Tensor) -> Pairs:
         """These pairs of them; their R is left to the caller."""
-        if len(rows) == len(self):
-            return self
         numbers = rows.tolist()
         taus = [self.taus[k] for k in numbers]
         on_device = rows.to(self.S.device)

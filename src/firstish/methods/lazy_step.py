@@ -13,7 +13,7 @@ from firstish._validate import check_count
 from firstish.linalg import dot, norm
 from firstish.line_search import Armijo, SearchState
 from firstish.methods.base import Step
-from firstish.methods.between_bounds import direction
+from firstish.methods.between_bounds import FreeProducts, direction
 from firstish.methods.curvature_pairs import LEAST, POSITIVE, Pair, Pairs, pair
 from firstish.methods.row_buffer import aligned
 from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless, resolved_length
@@ -40,6 +40,8 @@ class LazyState:
         stretches: likewise.
         taus: likewise.
         cuts: how many steps in a row, up to the one from x, were cut deeply.
+        free: with bounds, see `FreeProducts`; None if no variable was held.
+        free_R: its R, as bytes.
     """
 
     x: Tensor | None = None
@@ -51,6 +53,8 @@ class LazyState:
     stretches: tuple[float, ...] = ()
     taus: tuple[float, ...] = ()
     cuts: int = 0
+    free: Tensor | None = None
+    free_R: Tensor | None = None
 
     @classmethod
     def after(cls, point: Point, expected: float, pairs: Pairs | None) -> LazyState:
@@ -60,6 +64,19 @@ class LazyState:
         R = pairs.R.view(torch.uint8)
         g = point.full_grad
         return cls(point.x, g, expected, pairs.S, pairs.Y, R, pairs.stretches, pairs.taus)
+
+    def free_products(self) -> FreeProducts | None:
+        """What is known over the free variables, if some were held."""
+        if self.free is None or self.free_R is None:
+            return None
+        R = self.free_R.to("cpu", torch.uint8).view(torch.float64)
+        return FreeProducts(self.free.to(torch.bool), R)
+
+    def with_free(self, known: FreeProducts | None) -> LazyState:
+        """This state and what is known over the free variables."""
+        if known is None:
+            return self
+        return replace(self, free=known.free, free_R=known.R.view(torch.uint8))
 
     def pairs(self) -> Pairs | None:
         """The pairs; None if there are none."""
@@ -153,18 +170,22 @@ class LazyStep(ProposingMethod[LazyState]):
         if state.x is None or state.grad is None:
             return _first(point)
         last = pair(point.x - state.x, point.full_grad - state.grad, POSITIVE)
-        pairs = state.pairs()
+        pairs, known = state.pairs(), state.free_products()
         if last is not None:
             pairs = self._with(last, pairs, state, point.x)
+            known = None if known is None else known.plus_newest(pairs)
         if pairs is None:
             return _gradient(point, "curvature")
-        p = direction(point, pairs, self.self_scaled)
+        p, known = direction(point, pairs, self.self_scaled, known)
         slope, length = dot(point.grad, p), norm(p)
         if not _descends(slope, length, point.grad_norm):
             return _gradient(point, "descent")
         if last is None:
-            return _measured(point, p, slope, length, "curvature", pairs)
-        return _proposal(point, p, slope, length, 1.0, pairs)
+            proposal = _measured(point, p, slope, length, "curvature", pairs)
+        else:
+            proposal = _proposal(point, p, slope, length, 1.0, pairs)
+        proposal.state_after = proposal.state_after.with_free(known)
+        return proposal
 
     def propose_again(self, point: Point, proposal: Proposal) -> Proposal | None:
         """The gradient, without the pairs and scaled by a product, unless that was tried."""
