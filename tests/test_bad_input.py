@@ -283,6 +283,54 @@ def test_an_unknown_keyword_is_answered_with_the_one_meant(name, meant):
         minimize(square, torch.ones(2), **{name: 1})
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("wd", "use `weight_decay`"),
+        ("weight_deca", "use `weight_decay`"),
+        ("y", "use `targets`"),
+        ("max_iterations", "pass it to `minimize`"),
+        ("batch_size", r"use `FiniteSum\(model, loss_fn, data, chunk_size=...\)`"),
+        ("colour", "It has model, loss_fn, inputs"),
+    ],
+)
+def test_an_unknown_keyword_of_a_module_objective_is_answered_too(name, meant):
+    message = rf"`ModuleObjective\({name}=...\)` is not an argument.*{meant}"
+    with pytest.raises(TypeError, match=message):
+        ModuleObjective(nn.Linear(2, 1), mse_loss, torch.ones(1, 2), torch.ones(1, 1), **{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("fun", "args", "called", "defined"),
+    [
+        (lambda: 1.0, (), "x", ""),
+        (lambda x, A: 1.0, (), "x", "x, A"),
+        (lambda x: 1.0, (2, 3), r"x, args\[0\], args\[1\]", "x"),
+    ],
+)
+def test_a_function_of_other_arguments_is_refused(fun, args, called, defined):
+    message = (
+        rf"calls `fun\({called}\)`, but it is defined as `fun\({defined}\)`.*lambda x: .*`args`"
+    )
+    with pytest.raises(TypeError, match=message):
+        minimize(fun, torch.ones(2), args)
+
+
+def test_a_loss_of_other_arguments_than_a_module_gives_is_refused():
+    model, data = nn.Linear(2, 1), (torch.ones(1, 2), torch.ones(1, 1))
+    with pytest.raises(TypeError, match=r"calls `fun\(model\)`, but .* `fun\(\)`.*lambda model: "):
+        minimize(lambda: mse_loss(model(data[0]), data[1]), model)
+    with pytest.raises(
+        TypeError, match=r"calls `loss_fn\(outputs, targets\)`, but .*`loss_fn\(o\)`"
+    ):
+        ModuleObjective(model, lambda o: o.sum(), *data)
+    with pytest.raises(TypeError, match=r"calls `loss_fn\(model\)`.*without inputs the model"):
+        ModuleObjective(model, mse_loss)
+    with pytest.raises(TypeError, match=r"calls `fun\(x\)`, but it is defined as `fun\(\)`"):
+        FunctionObjective(lambda: 1.0, torch.ones(2))
+    assert minimize(torch.linalg.norm, torch.ones(2)).status is not None  # it has no signature
+
+
 @pytest.mark.parametrize("given", [{"args": (1,)}, {"product": "difference"}])
 def test_what_belongs_to_an_objective_is_refused_beside_one(given):
     (name,) = given

@@ -1,8 +1,10 @@
-"""Range checks of settings; an error names the call, the value and the range."""
+"""Checks of settings and functions; an error names the call, the value and what is expected."""
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 
 
@@ -41,3 +43,23 @@ def check_count(call: str, name: str, value: int, *, least: int = 1) -> None:
         raise TypeError(f"`{call}({name}=...)` must be an int, got {value!r}.")
     if value < least:
         raise ValueError(f"`{call}({name}=...)` must be at least {least}, got {value}.")
+
+
+def check_arguments(
+    fun: Callable[..., object], arguments: Sequence[str], call: str, name: str, remedy: str
+) -> None:
+    """Raise unless `fun` accepts these positional arguments, as far as its signature is known.
+
+    `name` is what errors call it, and `remedy` a sentence.
+    """
+    try:
+        signature = inspect.signature(fun)
+    except (TypeError, ValueError):  # some built-in functions have none
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        raise TypeError(
+            f"`{call}` calls `{name}({', '.join(arguments)})`, but it is defined as "
+            f"`{name}({', '.join(signature.parameters)})`. {remedy}"
+        ) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 import zlib
@@ -13,11 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from firstish._validate import check_arguments
 from firstish.bounds.bounded import BoundedObjective
 from firstish.bounds.box import Box
 from firstish.bounds.forms import box_of, by_name
 from firstish.interface.display import Display
-from firstish.interface.keywords import unknown_keyword
+from firstish.interface.keywords import arguments_of, unknown_keyword
 from firstish.loop import Limits, Run
 from firstish.methods.base import AnyMethod, Failure
 from firstish.methods.registry import method_of
@@ -120,7 +120,7 @@ def minimize(
         (2.0, 1.0)
     """
     for name in unknown:
-        raise unknown_keyword("minimize", name, _ARGUMENTS)
+        raise unknown_keyword("minimize", name, arguments_of(minimize))
     if callback is not None and not callable(callback):
         raise TypeError(f"`minimize(callback=...)` must be callable, got {callback!r}.")
     limits = Limits(
@@ -147,13 +147,6 @@ def minimize(
         finally:
             record.load(run.point.x)  # also after Ctrl-C: what was reached is not lost
         return _result(run, status, limits, record)
-
-
-_ARGUMENTS = [
-    name
-    for name, parameter in inspect.signature(minimize).parameters.items()
-    if parameter.kind is not inspect.Parameter.VAR_KEYWORD
-]
 
 
 def _gtol(gtol: float, tol: float | None) -> float:
@@ -394,12 +387,27 @@ def objective_of(
         raise TypeError(f"`minimize(fun=...)` must be callable, got {fun!r}.")
     mode: Mode = "auto" if product is None else product
     given = args if isinstance(args, tuple) else (args,)
+    _check_fun(fun, isinstance(x0, nn.Module), len(given))
     loss = (lambda x: fun(x, *given)) if given else fun
     if isinstance(x0, nn.Module):
         objective = ModuleObjective(x0, loss, product=mode)
         return objective, Structure(objective.initial())
     form = _form(x0)
     return FunctionObjective(loss, form, product=mode), form
+
+
+def _check_fun(fun: Callable[..., object], of_module: bool, given: int) -> None:
+    """Raise unless fun accepts the point or the module, and as many further arguments."""
+    first, example = "x", "`lambda x: (x**2).sum()`"
+    if of_module:
+        first, example = "model", "`lambda model: mse_loss(model(inputs), targets)`"
+    check_arguments(
+        fun,
+        [first, *(f"args[{k}]" for k in range(given))],
+        "minimize(fun, x0)",
+        "fun",
+        f"Write a function of {first}, such as {example}; further arguments go into `args`.",
+    )
 
 
 def _form(x0: Any) -> Structure:

@@ -47,6 +47,16 @@ def test_the_vector_is_the_parameters_in_order(data):
     torch.testing.assert_close(point.grad, parameters_to_vector(g), rtol=1e-14, atol=1e-15)
 
 
+def test_it_shows_what_it_is_made_of(data):
+    plain = ModuleObjective(net(), mse_loss, *data, weight_decay=0.5)
+    assert repr(plain) == (
+        "ModuleObjective(Sequential, mse_loss, inputs (12, 3), targets (12, 2), "
+        "weight_decay=0.5): 26 parameters in float64"
+    )
+    whole = ModuleObjective(net(), lambda model: model(data[0]).sum())
+    assert "Sequential, <lambda>): 26 parameters" in repr(whole)
+
+
 def test_the_module_holds_the_new_point_in_a_callback_and_at_the_end(data):
     model = net()
     grads = [p.grad for p in model.parameters()]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 
 _INSTEAD = {
@@ -28,8 +29,38 @@ _INSTEAD = {
     "use `ModuleObjective(..., weight_decay=...)` as fun": "weight_decay l2",
     "constraints are not supported: add a penalty to fun": "constraints",
 }
-MEANT = {name: advice for advice, names in _INSTEAD.items() for name in names.split()}
+_OF_OBJECTIVES = {
+    "use `weight_decay`": "l2 wd decay alpha lam lamda lambda_ penalty reg regularization",
+    "use `inputs`": "input x X data features",
+    "use `targets`": "target y labels",
+    "use `FiniteSum(model, loss_fn, data)`, which has it": "hessian_sample process_group",
+    "use `FiniteSum(model, loss_fn, data, chunk_size=...)`": "chunk_size batch_size",
+    "omit it: the step is set by the curvature": "lr learning_rate",
+    "call `model.to(...)` before": "device dtype",
+    "pass it to `minimize`": "method gtol gtol_rel ftol tol max_oracle_calls callback "
+    "max_iterations max_seconds progress path bounds",
+}
+
+
+def _by_name(advice: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for text, names in advice.items() for name in names.split()}
+
+
+MEANT = _by_name(_INSTEAD)
 """What to use in `minimize` instead of the arguments that other libraries have."""
+
+OF_OBJECTIVES = _by_name(_OF_OBJECTIVES)
+"""What to use in `ModuleObjective` instead."""
+
+
+def arguments_of(call: Callable[..., object]) -> list[str]:
+    """The names of its arguments, without those of `*` and `**`.
+
+    >>> arguments_of(lambda x, y=1, **unknown: x)
+    ['x', 'y']
+    """
+    named = inspect.signature(call).parameters.values()
+    return [p.name for p in named if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from firstish._validate import check_arguments
 from firstish.objectives.autograd import AutogradObjective, Evaluation, loss_and_aux
 from firstish.objectives.checks import numpy_loss, raised_by_numpy
 from firstish.objectives.flatten import Structure
@@ -49,6 +50,9 @@ class FunctionObjective(AutogradObjective):
             )
         if not callable(fun):
             raise TypeError(f"`FunctionObjective(fun=...)` must be callable, got {fun!r}.")
+        check_arguments(
+            fun, ["x"], "FunctionObjective(fun, example)", "fun", "Write a function of x alone."
+        )
         form = example if isinstance(example, Structure) else Structure(example)
         super().__init__(
             form.layout,

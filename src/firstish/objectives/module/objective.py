@@ -9,7 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from firstish._validate import check_arguments
+from firstish.interface.keywords import OF_OBJECTIVES, arguments_of, unknown_keyword
 from firstish.objectives.autograd import AutogradObjective, Evaluation, loss_and_aux
+from firstish.objectives.flatten import tensors_in
 from firstish.objectives.global_state import Replay
 from firstish.objectives.hvp import Mode
 from firstish.objectives.module.functional import FunctionalLoss
@@ -35,6 +38,7 @@ class ModuleObjective(AutogradObjective):
             "gauss-newton" (for losses convex in the outputs; never finds negative curvature), or
             "auto", which uses double backward if it works and a difference confirms it.
         check: evaluate twice at the first point, and raise if the two losses differ.
+        unknown: none: another keyword is answered with the one to use.
 
     Examples:
         >>> model, loss_fn = nn.Linear(2, 1, bias=False), nn.functional.mse_loss
@@ -53,11 +57,16 @@ class ModuleObjective(AutogradObjective):
         weight_decay: float = 0.0,
         product: Mode = "auto",
         check: bool = True,
+        **unknown: object,
     ) -> None:
+        for name in unknown:
+            arguments = arguments_of(ModuleObjective)
+            raise unknown_keyword("ModuleObjective", name, arguments, OF_OBJECTIVES)
         if product == "gauss-newton" and inputs is None:
             raise ValueError("`product='gauss-newton'` needs the model's inputs: pass `inputs`.")
         _refuse_loader(inputs)
         self._function = FunctionalLoss(model, loss_fn, "ModuleObjective")
+        _check_arguments(loss_fn, inputs is not None, targets is not None)
         super().__init__(
             self._function.layout,
             "ModuleObjective",
@@ -68,7 +77,19 @@ class ModuleObjective(AutogradObjective):
         )
         self.model = self.root = self._function.model
         self._arguments = (inputs, targets)
+        self._loss_fn = loss_fn
         self._random = Replay()
+
+    def __repr__(self) -> str:
+        """Model, loss, shapes of the data, penalty, number of parameters and their dtype."""
+        loss = getattr(self._loss_fn, "__name__", type(self._loss_fn).__name__)
+        said = [type(self.model).__name__, loss]
+        for name, given in zip(("inputs", "targets"), self._arguments, strict=True):
+            said += [f"{name} {tuple(t.shape)}" for t in tensors_in(given)]
+        if self.penalty is not None:
+            said.append(f"weight_decay={self.penalty.weight_decay:g}")
+        dtype = str(self.layout.dtype).removeprefix("torch.")
+        return f"ModuleObjective({', '.join(said)}): {self.layout.total} parameters in {dtype}"
 
     def is_of(self, module: nn.Module) -> bool:
         """True if this is the objective of `module`."""
@@ -112,6 +133,21 @@ class ModuleObjective(AutogradObjective):
     def _write(self, buffers: Sequence[Tensor]) -> None:
         for mine, new in zip(self.model.buffers(), buffers, strict=True):
             mine.copy_(new)
+
+
+def _check_arguments(loss_fn: Callable[..., object], inputs: bool, targets: bool) -> None:
+    """Raise unless the loss accepts what it will be called with."""
+    arguments = ["outputs", "targets"] if targets else ["outputs"]
+    if not inputs:
+        arguments = ["model"]
+    check_arguments(
+        loss_fn,
+        arguments,
+        "ModuleObjective(model, loss_fn, inputs, targets)",
+        "loss_fn",
+        "It gets the outputs and the targets; without targets the outputs alone, and without "
+        "inputs the model.",
+    )
 
 
 def _refuse_loader(inputs: Any) -> None:
