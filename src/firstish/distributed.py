@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
+import zlib
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -120,9 +122,9 @@ class Group:
             )
         return box[0]
 
-    def require_same(self, number: float, what: str, remedy: str) -> None:
-        """Raise on every rank if the ranks have different numbers."""
-        numbers = self.gather(number)
+    def require_same(self, settings: object, what: str, remedy: str) -> None:
+        """Raise on every rank if the ranks have different settings, compared by their `repr`."""
+        numbers = self.gather(zlib.crc32(repr(settings).encode()))
         others = [rank for rank, theirs in enumerate(numbers) if theirs != numbers[0]]
         if others:
             raise ValueError(
@@ -144,6 +146,21 @@ class Group:
                 f"rank {self.rank} of {self.size}). Find its error above, then start the run "
                 f"again. The backend reports: {str(error).strip().splitlines()[0][:200]}"
             ) from error
+
+
+def comparable(thing: object) -> object:
+    """The settings of a method, as far as they are comparable between processes.
+
+    A function, for example, has another address in each.
+    """
+    if is_dataclass(thing):
+        settings = [comparable(getattr(thing, f.name)) for f in fields(thing)]
+        return type(thing).__qualname__, settings
+    if isinstance(thing, tuple):
+        return [comparable(part) for part in thing]
+    if thing is None or isinstance(thing, bool | int | float | str):
+        return thing
+    return type(thing).__qualname__
 
 
 def warn_if_not_joined(call: str) -> None:

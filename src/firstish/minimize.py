@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import math
 import warnings
-import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from firstish._validate import check_arguments
+from firstish.advice import diagnosis
 from firstish.bounds.bounded import BoundedObjective
 from firstish.bounds.box import Box
 from firstish.bounds.forms import box_of, by_name
+from firstish.distributed import Group, comparable
 from firstish.interface.display import Display
 from firstish.interface.keywords import arguments_of, unknown_keyword
 from firstish.loop import Limits, Run
-from firstish.methods.base import AnyMethod, Failure
+from firstish.methods.base import AnyMethod
 from firstish.methods.registry import method_of
 from firstish.methods.take_step import ProposingMethod
-from firstish.objectives.base import Objective, Point, PointView
+from firstish.objectives.base import Objective, Point
 from firstish.objectives.finite_sum.base import RowSum
-from firstish.objectives.flatten import EMPTY, Structure
-from firstish.objectives.function import FunctionObjective
+from firstish.objectives.flatten import Structure
+from firstish.objectives.function import objective_of
 from firstish.objectives.global_state import in_use
 from firstish.objectives.hvp import Mode
 from firstish.objectives.module.objective import ModuleObjective
 from firstish.objectives.module.unchanged import unchanged
-from firstish.objectives.numpy import NumpyPoint
-from firstish.result import Entry, Progress, Result, Row, Status
+from firstish.result import Entry, Progress, Result, Status
 
 Callback = Callable[[Progress], object]
 
@@ -134,9 +131,10 @@ def minimize(
     chosen = method_of(method, "minimize")
     objective, form = objective_of(fun, x0, args, product)
     box = None if bounds is None else _box(bounds, x0, form, chosen)
-    _require_same(objective, chosen, limits, box)
     owner = objective if isinstance(x0, nn.Module) else None
     group = getattr(objective, "group", None)
+    if group is not None:
+        _require_same(group, chosen, limits, box)
     shown = progress and (group is None or group.rank == 0)
     record = _Record(form, callback, owner, Display() if shown else None, [] if path else None)
     with in_use([objective], _SHARED):
@@ -228,32 +226,13 @@ def _box(bounds: Any, x0: Any, form: Structure, method: AnyMethod) -> Box | None
     return box
 
 
-def _require_same(objective: Objective, method: AnyMethod, limits: Limits, box: Box | None) -> None:
+def _require_same(group: Group, method: AnyMethod, limits: Limits, box: Box | None) -> None:
     """Raise if settings differ between processes; `max_seconds` may, and rank 0's is used."""
-    group = getattr(objective, "group", None)
-    if group is None or group.alone:
-        return
-    tolerances = (limits.gtol, limits.gtol_rel, limits.ftol)
-    budgets = (limits.max_oracle_calls, limits.max_iterations)
     group.require_same(
-        zlib.crc32(repr((_settings(method), tolerances, budgets, box and box.checksum())).encode()),
+        (comparable(method), replace(limits, max_seconds=None), box and box.checksum()),
         "methods, tolerances, budgets or bounds",
         "Call `minimize` with the same arguments on every rank.",
     )
-
-
-def _settings(thing: object) -> object:
-    """A method's settings, as far as they are comparable between processes.
-
-    A function, for example, has another address in each.
-    """
-    if is_dataclass(thing):
-        return type(thing).__qualname__, [_settings(getattr(thing, f.name)) for f in fields(thing)]
-    if isinstance(thing, tuple):
-        return [_settings(part) for part in thing]
-    if thing is None or isinstance(thing, bool | int | float | str):
-        return thing
-    return type(thing).__qualname__
 
 
 def _drive(run: Run, limits: Limits, record: _Record) -> Status:
@@ -298,11 +277,9 @@ def _is_true(answer: object) -> bool:
 def _result(run: Run, status: Status, limits: Limits, record: _Record) -> Result:
     last = run.here()
     run.point.release()
-    rows, form = [entry.row() for entry in (*record.history, last)], record.form
-    if status not in (Status.CONVERGED, Status.GTOL_REL, Status.STOPPED) and _seems_unbounded(
-        rows, run.point.x.dtype
-    ):
-        status = Status.UNBOUNDED
+    rows, form, advice = [entry.row() for entry in (*record.history, last)], record.form, ""
+    if status not in (Status.CONVERGED, Status.GTOL_REL, Status.STOPPED):
+        status, advice = diagnosis(run, status, limits, rows[0].value)
     result = Result(
         x=form.restored(run.point.x),
         value=last.value,
@@ -314,123 +291,9 @@ def _result(run: Run, status: Status, limits: Limits, record: _Record) -> Result
         seconds=last.seconds,
         history=rows,
         aux=run.point.aux,
-        advice=_advice(status, run, limits),
+        advice=advice,
         path=None if record.path is None else [*map(form.restored, (form.start, *record.path))],
     )
     if record.display is not None:
         record.display.close(result.message)
     return result
-
-
-_BUDGETS = {
-    Status.MAX_ORACLE_CALLS: "max_oracle_calls",
-    Status.MAX_ITERATIONS: "max_iterations",
-    Status.MAX_SECONDS: "max_seconds",
-}
-
-
-_DIFFERENCES = (
-    "The gradient is a finite difference, with an error of its own: pass the gradient, "
-    "`finite_diff_method='3-point'` or `ftol=1e-9`."
-)
-
-
-def _advice(status: Status, run: Run, limits: Limits) -> str:
-    """What a user can do to get further."""
-    if status in (Status.LINE_SEARCH, Status.ROUNDING):
-        here, again = run.point.value, run.point.at(run.point.x, 0).value
-        tolerance = math.sqrt(run.point.eps) * abs(here)  # rounding may depend on the way to x
-        if abs(here - again) > tolerance:
-            return (
-                f"Here f is not a function of x alone: at this x it was {here!r} and is {again!r}. "
-                "Make the loss deterministic."
-            )
-    by_differences = _by_differences(run.point)
-    if status in _BUDGETS:
-        name = _BUDGETS[status]
-        raised = f"Raise {name}={getattr(limits, name):g} to go on."
-        return f"{raised} {_DIFFERENCES}" if by_differences else raised
-    if status in (Status.LINE_SEARCH, Status.ROUNDING) and by_differences:
-        return _DIFFERENCES
-    if status is Status.LINE_SEARCH and run.failure not in (None, Failure.LINE_SEARCH):
-        return f"Here {run.failure.value}."
-    if status is Status.ROUNDING:
-        if run.point.x.dtype != torch.float64:
-            return "For a smaller gradient use float64."
-        return f"gtol={limits.gtol:g} is below what float64 shows here."
-    return ""
-
-
-def _by_differences(point: Point) -> bool:
-    """True if the gradient is a finite difference of f."""
-    inner = point.inner if isinstance(point, PointView) else point
-    return isinstance(inner, NumpyPoint) and inner.objective.jac_error > 0
-
-
-def _seems_unbounded(rows: Sequence[Row], dtype: torch.dtype) -> bool:
-    """True if f is so low that its value at the start is lost in rounding."""
-    return rows[-1].value < -max(1.0, abs(rows[0].value)) / torch.finfo(dtype).eps
-
-
-def objective_of(
-    fun: Callable[..., object] | Objective, x0: Any, args: Any, product: Mode | None
-) -> tuple[Objective, Structure]:
-    """The objective, and the form of x0 with the starting point as a vector."""
-    if isinstance(fun, Objective):
-        _refuse_beside_objective(args=args, product=product)
-        form = Structure(_initial(fun, x0)) if isinstance(x0, nn.Module) else _form(x0)
-        check = getattr(fun, "check_vector", None)
-        if check is not None:
-            check(form.start)
-        return fun, form
-    if not callable(fun):
-        raise TypeError(f"`minimize(fun=...)` must be callable, got {fun!r}.")
-    mode: Mode = "auto" if product is None else product
-    given = args if isinstance(args, tuple) else (args,)
-    _check_fun(fun, isinstance(x0, nn.Module), len(given))
-    loss = (lambda x: fun(x, *given)) if given else fun
-    if isinstance(x0, nn.Module):
-        objective = ModuleObjective(x0, loss, product=mode)
-        return objective, Structure(objective.initial())
-    form = _form(x0)
-    return FunctionObjective(loss, form, product=mode), form
-
-
-def _check_fun(fun: Callable[..., object], of_module: bool, given: int) -> None:
-    """Raise unless fun accepts the point or the module, and as many further arguments."""
-    first, example = "x", "`lambda x: (x**2).sum()`"
-    if of_module:
-        first, example = "model", "`lambda model: mse_loss(model(inputs), targets)`"
-    check_arguments(
-        fun,
-        [first, *(f"args[{k}]" for k in range(given))],
-        "minimize(fun, x0)",
-        "fun",
-        f"Write a function of {first}, such as {example}; further arguments go into `args`.",
-    )
-
-
-def _form(x0: Any) -> Structure:
-    form = Structure(x0)
-    if form.layout.total == 0:
-        raise ValueError(EMPTY)
-    return form
-
-
-def _initial(objective: Objective, module: nn.Module) -> Tensor:
-    """The parameters of the module of an objective."""
-    if not isinstance(objective, ModuleObjective | RowSum) or not objective.is_of(module):
-        raise TypeError(
-            "`minimize(fun, x0)` got a module as x0 that is not the module of this objective. Use "
-            "`minimize(ModuleObjective(model, ...), model)`, or a function of the module as fun."
-        )
-    return objective.initial()
-
-
-def _refuse_beside_objective(**given: Any) -> None:
-    for name, value in given.items():
-        if value not in ((), None):
-            raise TypeError(
-                f"`minimize({name}=...)` has no meaning with an objective: pass it to the "
-                "objective itself."
-            )

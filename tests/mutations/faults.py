@@ -1079,8 +1079,8 @@ FAULTS = [
     ),
     Fault(
         "bottom-at-any-value",
-        "minimize.py",
-        "-max(1.0, abs(rows[0].value)) /",
+        "advice.py",
+        "-max(1.0, abs(first_value)) /",
         "-1.0 /",
         "a large offset of f is taken for a fall",
         "tests/test_minimize.py::test_a_low_but_bounded_function_is_not_called_unbounded",

@@ -22,6 +22,7 @@ LAYERS = [
     {"methods"},
     {"result"},
     {"loop"},
+    {"advice"},
     {"minimize", "optim"},
     {"scipy", "spectrum"},
 ]

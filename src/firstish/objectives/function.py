@@ -1,18 +1,21 @@
-"""f as a callable on a tensor, or on a structure of tensors."""
+"""f as a callable on a tensor, or on a structure of tensors; `fun` and `x0` as users give them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from firstish._validate import check_arguments
 from firstish.objectives.autograd import AutogradObjective, Evaluation, loss_and_aux
+from firstish.objectives.base import Objective
 from firstish.objectives.checks import numpy_loss, raised_by_numpy
-from firstish.objectives.flatten import Structure
+from firstish.objectives.finite_sum.base import RowSum
+from firstish.objectives.flatten import EMPTY, Structure
 from firstish.objectives.global_state import Replay
 from firstish.objectives.hvp import Mode
+from firstish.objectives.module.objective import ModuleObjective
 
 
 class FunctionObjective(AutogradObjective):
@@ -80,3 +83,67 @@ class FunctionObjective(AutogradObjective):
             raise numpy_loss(f"fun mixes NumPy with a tensor ({error})") from error
         loss, aux = loss_and_aux(returned, self.loss_name)
         return Evaluation(loss, (leaf,), aux=aux)
+
+
+def objective_of(
+    fun: Callable[..., object] | Objective, x0: Any, args: Any, product: Mode | None
+) -> tuple[Objective, Structure]:
+    """The objective, and the form of x0 with the starting point as a vector."""
+    if isinstance(fun, Objective):
+        _refuse_beside_objective(args=args, product=product)
+        form = Structure(_initial(fun, x0)) if isinstance(x0, nn.Module) else _form(x0)
+        check = getattr(fun, "check_vector", None)
+        if check is not None:
+            check(form.start)
+        return fun, form
+    if not callable(fun):
+        raise TypeError(f"`minimize(fun=...)` must be callable, got {fun!r}.")
+    mode: Mode = "auto" if product is None else product
+    given = args if isinstance(args, tuple) else (args,)
+    _check_fun(fun, isinstance(x0, nn.Module), len(given))
+    loss = (lambda x: fun(x, *given)) if given else fun
+    if isinstance(x0, nn.Module):
+        objective = ModuleObjective(x0, loss, product=mode)
+        return objective, Structure(objective.initial())
+    form = _form(x0)
+    return FunctionObjective(loss, form, product=mode), form
+
+
+def _check_fun(fun: Callable[..., object], of_module: bool, given: int) -> None:
+    """Raise unless fun accepts the point or the module, and as many further arguments."""
+    first, example = "x", "`lambda x: (x**2).sum()`"
+    if of_module:
+        first, example = "model", "`lambda model: mse_loss(model(inputs), targets)`"
+    check_arguments(
+        fun,
+        [first, *(f"args[{k}]" for k in range(given))],
+        "minimize(fun, x0)",
+        "fun",
+        f"Write a function of {first}, such as {example}; further arguments go into `args`.",
+    )
+
+
+def _form(x0: Any) -> Structure:
+    form = Structure(x0)
+    if form.layout.total == 0:
+        raise ValueError(EMPTY)
+    return form
+
+
+def _initial(objective: Objective, module: nn.Module) -> Tensor:
+    """The parameters of the module of an objective."""
+    if not isinstance(objective, ModuleObjective | RowSum) or not objective.is_of(module):
+        raise TypeError(
+            "`minimize(fun, x0)` got a module as x0 that is not the module of this objective. Use "
+            "`minimize(ModuleObjective(model, ...), model)`, or a function of the module as fun."
+        )
+    return objective.initial()
+
+
+def _refuse_beside_objective(**given: Any) -> None:
+    for name, value in given.items():
+        if value not in ((), None):
+            raise TypeError(
+                f"`minimize({name}=...)` has no meaning with an objective: pass it to the "
+                "objective itself."
+            )

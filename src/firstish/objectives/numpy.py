@@ -153,6 +153,7 @@ class NumpyPoint(Point):
     def __init__(self, objective: NumpyObjective, x: Tensor, order: Order) -> None:
         super().__init__(x, objective.meter, order)
         self.objective = objective
+        self.by_differences = objective.jac_error > 0
         self._x: Array = x.numpy()
         objective.note_precision(self._x.dtype)
 

@@ -8,9 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from firstish.linalg import dot, norm
-from firstish.minimize import objective_of
 from firstish.objectives.base import Objective, Point
 from firstish.objectives.flatten import Structure
+from firstish.objectives.function import objective_of
 from firstish.objectives.hvp import Mode
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar, NamedTuple, Protocol
@@ -121,9 +120,8 @@ class RowSum(ABC):
         return total, None if size >= total else size
 
     def _require_same(self, *settings: object) -> None:
-        text = repr((self._module.shapes, self.layout.dtype, self.sample_size, *settings))
         self.group.require_same(
-            zlib.crc32(text.encode()),
+            (self._module.shapes, self.layout.dtype, self.sample_size, *settings),
             "models or settings",
             "Build the same model with the same arguments on every rank.",
         )

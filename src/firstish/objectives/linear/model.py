@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from typing import Any
 
 import torch
@@ -94,9 +93,8 @@ class LinearModel:
         # Not the size of x alone: an intercept and an additional column give the same size.
         weights = (A.shape[1], self.loss.columns, getattr(family, "pinned", None))
         penalties = (weight_decay, intercept, penalise_intercept)
-        settings = repr((weights, A.dtype, type(family).__qualname__, penalties))
         self.group.require_same(
-            zlib.crc32(settings.encode()),
+            (weights, A.dtype, type(family).__qualname__, penalties),
             "models or settings",
             "Build the same linear model on every rank, with all classes named.",
         )

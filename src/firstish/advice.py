@@ -1,0 +1,58 @@
+"""Why a run reached no tolerance, and what a user can do to get further."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from firstish.loop import Limits, Run
+from firstish.methods.base import Failure
+from firstish.result import Status
+
+_BUDGETS = {
+    Status.MAX_ORACLE_CALLS: "max_oracle_calls",
+    Status.MAX_ITERATIONS: "max_iterations",
+    Status.MAX_SECONDS: "max_seconds",
+}
+
+_DIFFERENCES = (
+    "The gradient is a finite difference, with an error of its own: pass the gradient, "
+    "`finite_diff_method='3-point'` or `ftol=1e-9`."
+)
+
+
+def diagnosis(run: Run, status: Status, limits: Limits, first_value: float) -> tuple[Status, str]:
+    """The status, and the advice: UNBOUNDED if f fell so far that its start is lost in rounding.
+
+    `first_value` is f(x0).
+    """
+    eps = torch.finfo(run.point.x.dtype).eps
+    if run.point.value < -max(1.0, abs(first_value)) / eps:
+        return Status.UNBOUNDED, ""
+    return status, _advice(status, run, limits)
+
+
+def _advice(status: Status, run: Run, limits: Limits) -> str:
+    if status in (Status.LINE_SEARCH, Status.ROUNDING):
+        here, again = run.point.value, run.point.at(run.point.x, 0).value
+        tolerance = math.sqrt(run.point.eps) * abs(here)  # rounding may depend on the way to x
+        if abs(here - again) > tolerance:
+            return (
+                f"Here f is not a function of x alone: at this x it was {here!r} and is {again!r}. "
+                "Make the loss deterministic."
+            )
+    by_differences = run.point.by_differences
+    if status in _BUDGETS:
+        name = _BUDGETS[status]
+        raised = f"Raise {name}={getattr(limits, name):g} to go on."
+        return f"{raised} {_DIFFERENCES}" if by_differences else raised
+    if status in (Status.LINE_SEARCH, Status.ROUNDING) and by_differences:
+        return _DIFFERENCES
+    if status is Status.LINE_SEARCH and run.failure not in (None, Failure.LINE_SEARCH):
+        return f"Here {run.failure.value}."
+    if status is Status.ROUNDING:
+        if run.point.x.dtype != torch.float64:
+            return "For a smaller gradient use float64."
+        return f"gtol={limits.gtol:g} is below what float64 shows here."
+    return ""
