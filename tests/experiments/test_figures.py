@@ -15,9 +15,11 @@ from firstish.experiments.observers import Silent
 from firstish.experiments.report.curves import best_so_far, thin
 from firstish.experiments.report.dark import BACK, INK, darken
 from firstish.experiments.report.figures import FIGURES, MARKERS
+from firstish.experiments.report.plain_math import plain
 from firstish.experiments.report.summary import summarise
 from firstish.experiments.settings import Settings
 from firstish.experiments.styles import BLACK, GREEN, on_dark
+from firstish.problems import PROBLEMS
 from firstish.problems.base import Options
 
 RUN = ("lazy", "cgmr", "mrcg", "cg", "mr", "gm", "adam@0.01", "line-search", "pono", "lbfgs")
@@ -71,8 +73,22 @@ def test_the_three_panels_are_those_of_the_paper(draw, summary, name, key, field
         column(negative, "oracle_calls"),
         column(negative, field),
     )
+    assert figure.get_suptitle() == "MLP on digits"  # a panel of one method names it
+    assert [axis.get_title(loc="left") for axis in (a, b, c)] == [
+        "(a)",
+        f"(b) {label}",
+        f"(c) {label}",
+    ]
     assert curve(b, "negative curvature") == (numbers, column(negative, "scale"))
     assert curve(c, "negative curvature") == (numbers, column(negative, "step_size"))
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=list(PROBLEMS))
+def test_the_page_has_the_formula_without_latex(problem):
+    text = plain(problem.formula)
+    assert text.startswith("f(x) = 1/n Σᵢ₌₁ⁿ ")
+    assert "λ/2 ‖x‖²" in text
+    assert "\\" not in text
 
 
 def test_pono_is_shown_with_its_best_so_far(draw, summary):

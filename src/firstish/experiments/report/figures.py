@@ -189,9 +189,10 @@ def _panels(
     if not units:
         _per_iteration(axes[2], steps, "step_size", scaled)
         _label(axes[2], "iteration", "step size α")
-    for axis, letter in zip(axes, "abc", strict=False):
-        axis.set_title(f"({letter})", loc="left", fontsize=10)
-    return _titled(figure, summary, parse_choice(scaled).label)
+    label = parse_choice(scaled).label  # (a) has a legend, the others show one method
+    for axis, title in zip(axes, ("(a)", f"(b) {label}", f"(c) {label}"), strict=False):
+        axis.set_title(title, loc="left", fontsize=10)
+    return _titled(figure, summary)
 
 
 def _one(
@@ -296,7 +297,6 @@ def _label(axis: Axes, horizontal: str, vertical: str) -> None:
     axis.grid(True, which="major", linewidth=0.4, alpha=0.5)
 
 
-def _titled(figure: Figure, summary: Summary, more: str = "") -> Figure:
-    title = get(summary.run["problem"]).title
-    figure.suptitle(f"{title}: {more}" if more else title, fontsize=11)
+def _titled(figure: Figure, summary: Summary) -> Figure:
+    figure.suptitle(get(summary.run["problem"]).title, fontsize=11)
     return figure

@@ -22,6 +22,7 @@ from firstish.experiments.methods import METHODS, Choice, parse_choice
 from firstish.experiments.report.command import words
 from firstish.experiments.report.curves import best_so_far, thin
 from firstish.experiments.report.figures import DPI, FIGURES, MARKERS, dark_of
+from firstish.experiments.report.plain_math import plain
 from firstish.experiments.report.summary import UNFINISHED, Summary
 from firstish.experiments.storage import files, plain_json, sessions
 from firstish.experiments.styles import on_dark
@@ -58,7 +59,7 @@ def write_report(summary: Summary, figures: list[Path], out: Path) -> Path:
         table=_table(headers(summary), [cells(line) for line in ranked(summary)]),
         tuning=_tuning(summary),
         figures="\n".join(_figure(path) for path in figures),
-        settings=_pairs({**_settings(summary.run), "objective": problem.formula}),
+        settings=_pairs({**_settings(summary.run), "objective": plain(problem.formula)}),
         plotly=base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode(),
         best_so_far=html.escape(_best_so_far(summary)),
         data=plain_json.dumps(_curves(summary)).replace("</", "<\\/"),
