@@ -116,6 +116,7 @@ WALK = [
     "line_search",
     "result",
 ]
+LAZY = {"methods/lazy_step", "methods/curvature_pairs", "methods/row_buffer"}
 LEAVES = ["linalg", "_validate", "objectives/flatten", "objectives/global_state"]
 
 
@@ -145,21 +146,32 @@ def depth_below_propose(frame):
     return depth
 
 
-def test_minimize_walks_through_twelve_files_and_four_leaves():
-    x0 = torch.tensor([-1.2, 1.0])
+def walk(**settings):
+    """The files from `minimize` to the history on Rosenbrock's valley, the depths, the result."""
+    x0, results = torch.tensor([-1.2, 1.0]), []
     valley = lambda x: (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2  # noqa: E731
-    results = []
     files, depths = trace(
-        lambda: results.append(firstish.minimize(valley, x0, method="CGMR", gtol=1e-2))
+        lambda: results.append(firstish.minimize(valley, x0, gtol=1e-2, **settings))
     )
+    assert results[0].success
+    return files, depths, results[0]
+
+
+def test_minimize_walks_through_twelve_files_and_four_leaves():
+    files, depths, result = walk(method="CGMR")
     assert files == {*WALK, *LEAVES}
     assert len(WALK) == 12
-    assert results[0].success
-    assert len(depths) == results[0].iterations == len(results[0].history) - 1
+    assert len(depths) == result.iterations == len(result.history) - 1
     assert max(depths) <= 5
+
+
+def test_the_default_method_walks_through_its_own_files_instead():
+    files, _, _ = walk()
+    assert files - {*WALK, *LEAVES} == LAZY
+    assert not files & {"methods/scaled_gradient"}
 
 
 def test_the_walk_in_contributing_names_these_files():
     text = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
     walk = text[text.index("### Three walks") : text.index("*`ScaledGD.step")]
-    assert not [name for name in (*WALK, *LEAVES) if f"{name}.py" not in walk]
+    assert not [name for name in (*WALK, *LEAVES, *LAZY) if f"{name}.py" not in walk]

@@ -88,9 +88,8 @@ def direction(
     point: Point, pairs: Pairs, self_scaled: bool, known: FreeProducts | None = None
 ) -> tuple[Tensor, FreeProducts | None]:
     """-B g over the free variables, to the bound for those close to one, and their products."""
-    if point.box is None:
-        return pairs.times(point.grad, self_scaled).neg_(), None
     g, x, box = point.grad, point.x, point.box
+    assert box is not None
     p, free = _to_close_bounds(point, pairs)
     q, known = _over(free, g, pairs, self_scaled, known)
     for _ in range(ROUNDS):

@@ -176,7 +176,10 @@ class LazyStep(ProposingMethod[LazyState]):
             known = None if known is None else known.plus_newest(pairs)
         if pairs is None:
             return _gradient(point, "curvature")
-        p, known = direction(point, pairs, self.self_scaled, known)
+        if point.box is None:
+            p = pairs.times(point.grad, self.self_scaled).neg_()  # -B g
+        else:
+            p, known = direction(point, pairs, self.self_scaled, known)
         slope, length = dot(point.grad, p), norm(p)
         if not _descends(slope, length, point.grad_norm):
             return _gradient(point, "descent")

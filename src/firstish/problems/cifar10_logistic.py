@@ -40,5 +40,5 @@ CIFAR10_LOGISTIC = Problem(
     sigma=0.0,
     gtol=1e-4,
     budget=100_000,
-    grids={"adam": (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)},
+    grids=logistic.GRIDS,
 )

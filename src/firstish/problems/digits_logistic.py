@@ -41,5 +41,5 @@ DIGITS_LOGISTIC = Problem(
     sigma=0.0,
     gtol=1e-6,
     budget=10_000,
-    grids={"adam": (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)},
+    grids=logistic.GRIDS,
 )

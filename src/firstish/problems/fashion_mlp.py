@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from firstish.problems import mlp
+from firstish.problems import mlp, network
 from firstish.problems.base import Instance, Options, Problem
 from firstish.problems.datasets.readers.idx import ROWS, load_fashion_mnist
 from firstish.problems.rows import first_rows
@@ -34,11 +34,6 @@ FASHION_MLP = Problem(
     build=_build,
     gtol=1e-4,
     budget=100_000,
-    grids={
-        "fixed": (1e0, 1e-1, 1e-2, 1e-3),
-        "adam": (1e-2, 1e-3, 1e-4, 1e-5),
-        "heavy-ball": (1e-1, 1e-2, 1e-3),
-        "nesterov": (1e-1, 1e-2, 1e-3),
-    },
+    grids=network.GRIDS,
     rates={"fixed": 1e-2, "adam": 1e-5, "heavy-ball": 1e-3, "nesterov": 1e-3},
 )

@@ -72,11 +72,6 @@ IMAGENETTE_RESNET = Problem(
     gtol=1e-4,
     budget=10_000,
     scaling="MRCG",
-    grids={
-        "fixed": (1e0, 1e-1, 1e-2, 1e-3),
-        "adam": (1e-2, 1e-3, 1e-4, 1e-5),
-        "heavy-ball": (1e-1, 1e-2, 1e-3),
-        "nesterov": (1e-1, 1e-2, 1e-3),
-    },
+    grids=network.GRIDS,
     rates={"fixed": 1e-1, "adam": 1e-3, "heavy-ball": 1e-2, "nesterov": 1e-2},
 )

@@ -32,6 +32,8 @@ CONSTANTS = (
 )
 BIAS = "The bias is the last entry of each a_i, equal to 1, and λ applies to it as to the rest."
 
+GRIDS = {"adam": (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)}
+
 
 def with_bias(features: NDArray[np.generic], scale: float, dtype: torch.dtype) -> Tensor:
     """The matrix A = [features / scale, 1], one row per sample."""

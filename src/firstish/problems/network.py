@@ -9,6 +9,14 @@ from firstish.objectives.finite_sum.objective import FiniteSum
 from firstish.objectives.module.objective import ModuleObjective
 from firstish.problems.base import Instance, Options
 
+GRIDS = {
+    "fixed": (1e0, 1e-1, 1e-2, 1e-3),
+    "adam": (1e-2, 1e-3, 1e-4, 1e-5),
+    "heavy-ball": (1e-1, 1e-2, 1e-3),
+    "nesterov": (1e-1, 1e-2, 1e-3),
+}
+"""The step sizes that the paper tries on its networks."""
+
 
 def classifier(
     model: nn.Module,
