@@ -221,19 +221,66 @@ def test_no_more_pairs_are_kept_than_asked_for(memory):
 
 
 @pytest.mark.parametrize(
-    ("n", "max_bytes", "pairs"),
-    [(3, 2**27, 106), (1000, 2**27, 2100), (10**5, 2**27, 83), (10**5, 1, 10)],
+    ("n", "max_bytes", "dtype", "room"),
+    [
+        (3, 2**27, torch.float64, (106, math.inf)),
+        (1000, 2**27, torch.float64, (2100, math.inf)),
+        (10**5, 2**27, torch.float64, (166, 83)),
+        (10**5, 2**27, torch.float32, (167, math.inf)),
+        (10**5, 1, torch.float64, (10, 0)),
+    ],
 )
-def test_as_many_pairs_as_the_bytes_allow(n, max_bytes, pairs):
-    x = torch.zeros(n, dtype=torch.float64)
-    assert LazyStep(max_bytes=max_bytes)._capacity(x) == pairs
-    assert LazyStep(memory=4, max_bytes=max_bytes)._capacity(x) == 4
+def test_as_many_pairs_as_the_bytes_allow(n, max_bytes, dtype, room):
+    x = torch.zeros(n, dtype=dtype)
+    assert LazyStep(max_bytes=max_bytes)._room(x) == room
+    assert LazyStep(memory=4, max_bytes=max_bytes)._room(x)[0] == 4
 
 
-def test_a_checkpoint_holds_the_rows_in_use_and_goes_on_to_the_same_bits(tmp_path):
+FULL = 5 * 2 * 11 * 8  # bytes of five pairs of eleven float64 variables
+
+
+@pytest.mark.parametrize("memory", ["auto", 9])
+def test_when_the_bytes_are_full_the_pairs_are_rounded_and_twice_as_many_fit(memory):
+    x0 = torch.linspace(-1, 1, 11, dtype=torch.float64)
+    run_ = Run(FunctionObjective(valley, x0), x0, LazyStep(memory=memory, max_bytes=FULL))
+    most = 10 if memory == "auto" else memory
+    for k in range(20):
+        run_.advance(Limits())
+        state = run_.snapshot().state
+        if k > 0:
+            assert len(state.S) == min(k, most)
+            assert state.S.dtype is state.Y.dtype is (torch.float32 if k > 5 else torch.float64)
+            assert state.rounded is (k > 5)
+    assert run_.point.x.dtype is torch.float64
+
+
+@pytest.mark.parametrize("size", [1e-150, 1.0, 1e150])
+def test_rounded_pairs_give_the_direction_of_the_others_at_any_size_of_f(size):
+    torch.manual_seed(0)
+    A = torch.randn(30, 30, dtype=torch.float64)
+    H = A @ A.T / 30 + torch.eye(30, dtype=torch.float64)
+    pairs = None
+    for _ in range(8):
+        s = torch.randn(30, dtype=torch.float64)
+        new = pair(s.clone(), size * (H @ s), 0.0)
+        pairs = Pairs.first(new) if pairs is None else pairs.plus(new, 0.9, 100)
+    v = size * torch.randn(30, dtype=torch.float64)
+    exact, rounded = pairs.times(v), pairs.rounded().times(v)
+    assert rounded.dtype is torch.float64
+    # Eight well-conditioned pairs: R is a triangle of cosines with a diagonal above 0.5.
+    assert float((rounded - exact).norm() / exact.norm()) < 1e3 * torch.finfo(torch.float32).eps
+
+
+def test_a_run_with_rounded_pairs_meets_a_tolerance_far_below_float32():
+    x0 = torch.linspace(-1, 1, 11, dtype=torch.float64)
+    result = minimize(valley, x0, method=LazyStep(max_bytes=FULL), gtol=1e-11)
+    assert result.success
+
+
+@pytest.mark.parametrize("method", [LazyStep(memory=6), LazyStep(memory=6, max_bytes=FULL - 1)])
+def test_a_checkpoint_holds_the_rows_in_use_and_goes_on_to_the_same_bits(tmp_path, method):
     """Also where the pair of the next step is dropped, and after the oldest pairs were."""
     x0 = torch.linspace(-1, 1, 11, dtype=torch.float64)
-    method = LazyStep(memory=6)
 
     def started(resume=None):
         return Run(FunctionObjective(valley, x0), x0, method, resume)
@@ -252,15 +299,18 @@ def test_a_checkpoint_holds_the_rows_in_use_and_goes_on_to_the_same_bits(tmp_pat
 
 
 @pytest.mark.parametrize("carry", ["memory", "file"])
-def test_an_optimizer_in_float32_resumes_to_the_same_bits(carry):
-    """torch converts the tensors of a state dict to float32, R's float64 numbers included."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_optimizer_resumes_to_the_same_bits(carry, dtype):
+    """torch converts the tensors of a state dict to the parameters' dtype: R's float64 numbers, and
+    under parameters in float64 the pairs that were rounded to float32."""
     torch.manual_seed(0)
-    data = torch.randn(12, 3, dtype=torch.float32), torch.randn(12, 2, dtype=torch.float32)
+    data = torch.randn(12, 3, dtype=dtype), torch.randn(12, 2, dtype=dtype)
+    method = LazyStep(memory=5, max_bytes=2 * 3 * 26 * 8)  # the bytes of three pairs in float64
 
     def build():
         torch.manual_seed(1)
-        model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).float()
-        return model, ScaledGD(model.parameters(), method=LazyStep(memory=5), reuse_value=True)
+        model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).to(dtype)
+        return model, ScaledGD(model.parameters(), method=method, reuse_value=True)
 
     def steps(model, optimizer, count):
         closure = lambda: mse_loss(model(data[0]), data[1])  # noqa: E731

@@ -21,6 +21,10 @@ column of R. R_kk is the cosine of the angle between s and y, and R_kk/stretch i
 product of two norms is ever formed. R and its systems are float64 whatever the vectors are. Where
 these are sharded, R is the same on every rank.
 
+S and Y may be rounded to float32 under an x in float64: half the memory, and half the time of the
+products, which is that of reading S and Y. y was then still a difference of float64 gradients, and
+B is as good relative to it: this is not an optimization in float32.
+
 Without self-scaling all w are 1, and gamma is that of the newest pair: textbook L-BFGS.
 """
 
@@ -35,7 +39,7 @@ import torch
 from torch import Tensor
 
 from firstish.linalg import add_combination, dots, norm, norm_and_cosine
-from firstish.methods.row_buffer import appended
+from firstish.methods.row_buffer import aligned, appended
 
 POSITIVE = 1e-8  # least cosine of the angle between the changes of x and g
 LEAST = 10  # pairs that are kept however long they are
@@ -104,14 +108,14 @@ class Pairs:
         kept = self.newest(memory - 1)
         if kept is None:
             return Pairs.first(new)
-        m = len(kept)
+        m, change = len(kept), new.change.to(kept.S.dtype)
         R = torch.zeros(m + 1, m + 1, dtype=torch.float64)
         R[:m, :m] = kept.R
-        R[m, :m] = dots(kept.S, new.change)
+        R[m, :m] = dots(kept.S, change)
         R[m, m] = new.cosine
         return Pairs(
-            appended(kept.S, new.step),
-            appended(kept.Y, new.change),
+            appended(kept.S, new.step.to(kept.S.dtype)),
+            appended(kept.Y, change),
             R,
             (*kept.stretches, new.stretch),
             (*kept.taus, tau),
@@ -126,6 +130,11 @@ class Pairs:
             return self
         rest = self.stretches[drop:], (1.0, *self.taus[drop + 1 :])
         return Pairs(self.S[drop:], self.Y[drop:], self.R[drop:, drop:], *rest)
+
+    def rounded(self) -> Pairs:
+        """The same with S and Y in float32."""
+        S, Y = (aligned(rows.to(torch.float32)) for rows in (self.S, self.Y))
+        return Pairs(S, Y, self.R, self.stretches, self.taus)
 
     def newest_scale(self) -> float:
         """<s,y>/<y,y> of the newest pair."""
@@ -169,12 +178,23 @@ class Pairs:
 
     def times(self, v: Tensor, self_scaled: bool = True) -> Tensor:
         """B v."""
+        if v.dtype == self.S.dtype:
+            return self._combined(*self._coefficients(v, self_scaled))
+        length = norm(v)
+        q, t, gamma = self._coefficients((v / length).to(self.S.dtype), self_scaled)
+        scale = max(gamma, float(t.abs().max()))  # B may be beyond the range of float32
+        found = self._combined(q, t / scale, gamma / scale)
+        return found.to(v.dtype).mul_(scale).mul_(length)
+
+    def _coefficients(self, v: Tensor, self_scaled: bool) -> tuple[Tensor, Tensor, float]:
+        """q, t and gamma with B v = gamma q + S^T t."""
         e, k = self._initial_scales(), 0 if self_scaled else -1
         gamma = float(e[k]) / self.ends[k]
-        upper = self.R.t()
-        u = _solve(upper, dots(self.S, v), upper=True)
+        u = _solve(self.R.t(), dots(self.S, v), upper=True)
         q = self._of_free(add_combination(v, self.Y, -u))
-        t = _solve(self.R, e * u - gamma * dots(self.Y, q), upper=False)
+        return q, _solve(self.R, e * u - gamma * dots(self.Y, q), upper=False), gamma
+
+    def _combined(self, q: Tensor, t: Tensor, gamma: float) -> Tensor:
         return self._of_free(add_combination(q, self.S, t, gamma))
 
     def _of_free(self, v: Tensor) -> Tensor:

@@ -39,6 +39,7 @@ class LazyState:
             converts every tensor to the dtype of the parameters, which bytes survive.
         stretches: likewise.
         taus: likewise.
+        rounded: whether S and Y are rounded to float32. (`load_state_dict` converts them too.)
         cuts: how many steps in a row, up to the one from x, were cut deeply.
         free: with bounds, see `FreeProducts`; None if no variable was held.
         free_R: its R, as bytes.
@@ -52,6 +53,7 @@ class LazyState:
     R: Tensor | None = None
     stretches: tuple[float, ...] = ()
     taus: tuple[float, ...] = ()
+    rounded: bool = False
     cuts: int = 0
     free: Tensor | None = None
     free_R: Tensor | None = None
@@ -61,9 +63,10 @@ class LazyState:
         """The state after a step from that point."""
         if pairs is None:
             return cls(point.x, point.full_grad, expected)
-        R = pairs.R.view(torch.uint8)
+        R, known = pairs.R.view(torch.uint8), (pairs.stretches, pairs.taus)
+        rounded = pairs.S.dtype != point.x.dtype
         g = point.full_grad
-        return cls(point.x, g, expected, pairs.S, pairs.Y, R, pairs.stretches, pairs.taus)
+        return cls(point.x, g, expected, pairs.S, pairs.Y, R, *known, rounded)
 
     def free_products(self) -> FreeProducts | None:
         """What is known over the free variables, if some were held."""
@@ -83,7 +86,8 @@ class LazyState:
         if self.S is None or self.Y is None or self.R is None:
             return None
         R = self.R.to("cpu", torch.uint8).view(torch.float64)
-        return Pairs(aligned(self.S), aligned(self.Y), R, self.stretches, self.taus)
+        S, Y = (self.S.float(), self.Y.float()) if self.rounded else (self.S, self.Y)
+        return Pairs(aligned(S), aligned(Y), R, self.stretches, self.taus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +134,10 @@ class LazyStep(ProposingMethod[LazyState]):
             pairs beyond n still help: on small problems and on physics-informed networks.)
         self_scaled: whether older pairs are rescaled. `LazyStep(memory=10, self_scaled=False)` has
             the direction of textbook L-BFGS.
-        max_bytes: memory for the pairs' vectors with `memory="auto"`, by default 128 MiB; of
-            vectors spread over processes, of all parts together.
+        max_bytes: memory for the pairs' vectors, by default 128 MiB; of vectors spread over
+            processes, of all parts together. When float64 vectors have filled it, they are rounded
+            to float32, which makes room for as many pairs again. `memory="auto"` drops the oldest
+            when these fill it too.
         line_search: Armijo's settings.
 
     Examples:
@@ -216,15 +222,19 @@ class LazyStep(ProposingMethod[LazyState]):
             found = last.cosine * last.stretch  # <s,y>/<s,s>
             most = math.inf if state.cuts >= DEEP_CUTS else 1.0
             tau = min(found / state.expected, most)
-        return pairs.plus(last, tau if 0 < tau < math.inf else 1.0, self._capacity(x))
+        most, full = self._room(x)
+        if len(pairs) >= full:
+            pairs = pairs.rounded()
+        return pairs.plus(last, tau if 0 < tau < math.inf else 1.0, most)
 
-    def _capacity(self, x: Tensor) -> int:
-        """How many pairs are kept at most."""
-        if self.memory != "auto":
-            return self.memory
-        n = x.numel()
-        affordable = self.max_bytes // (2 * n * x.dtype.itemsize)
-        return max(LEAST, min(2 * n + 100, affordable))
+    def _room(self, x: Tensor) -> tuple[int, float]:
+        """How many pairs are kept at most, and how many before they are rounded to float32."""
+        fit, double = self.max_bytes // (2 * x.numel() * x.dtype.itemsize), x.dtype is torch.float64
+        if self.memory == "auto":
+            most = max(LEAST, min(2 * x.numel() + 100, 2 * fit if double else fit))
+        else:
+            most = self.memory
+        return most, fit if double and most > fit else math.inf
 
 
 def _descends(slope: float, length: float, g_norm: float) -> bool:

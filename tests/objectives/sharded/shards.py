@@ -187,6 +187,7 @@ METHODS = [
     firstish.PlaneStep(),
     firstish.LazyStep(),
     firstish.LazyStep(memory=2),
+    firstish.LazyStep(max_bytes=1),  # pairs rounded to float32
     baselines.LineSearch(),
     baselines.Adam(step_size=0.05),
     baselines.LBFGS(),

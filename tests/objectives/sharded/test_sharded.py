@@ -90,10 +90,11 @@ def test_every_method_takes_the_same_steps(tmp_path):
         mine = firstish.minimize(
             objective, objective.initial(), method=method, gtol=0, max_iterations=10
         )
-        assert value == pytest.approx(mine.value, rel=1e-8), name
+        rough = 1e3 if method == firstish.LazyStep(max_bytes=1) else 1.0  # sums in float32
+        assert value == pytest.approx(mine.value, rel=rough * 1e-8), name
         expected = [row.step_size for row in mine.history]
-        assert sizes[:-1] == pytest.approx(expected[:-1], rel=1e-5), name
-        assert apart(mine.x.tolist(), x) <= 1e-6, name  # see above: differences
+        assert sizes[:-1] == pytest.approx(expected[:-1], rel=rough * 1e-5), name
+        assert apart(mine.x.tolist(), x) <= rough * 1e-6, name  # see above: differences
 
 
 def test_a_sample_is_the_same_however_rows_and_parameters_lie(tmp_path):
