@@ -30,7 +30,6 @@ Without self-scaling all w are 1, and gamma is that of the newest pair: textbook
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -113,13 +112,9 @@ class Pairs:
         R[:m, :m] = kept.R
         R[m, :m] = dots(kept.S, change)
         R[m, m] = new.cosine
-        return Pairs(
-            appended(kept.S, new.step.to(kept.S.dtype)),
-            appended(kept.Y, change),
-            R,
-            (*kept.stretches, new.stretch),
-            (*kept.taus, tau),
-        )
+        S = appended(kept.S, new.step.to(kept.S.dtype))
+        Y = appended(kept.Y, change)
+        return Pairs(S, Y, R, (*kept.stretches, new.stretch), (*kept.taus, tau))
 
     def newest(self, count: int) -> Pairs | None:
         """The newest of these, at most `count`; the first of them has no older ones to rescale."""
@@ -188,8 +183,10 @@ class Pairs:
 
     def _coefficients(self, v: Tensor, self_scaled: bool) -> tuple[Tensor, Tensor, float]:
         """q, t and gamma with B v = gamma q + S^T t."""
-        e, k = self._initial_scales(), 0 if self_scaled else -1
-        gamma = float(e[k]) / self.ends[k]
+        scales = self._initial_scales()
+        k = 0 if self_scaled else -1
+        gamma = scales[k] / self.ends[k]
+        e = torch.tensor(scales, dtype=torch.float64)
         u = _solve(self.R.t(), dots(self.S, v), upper=True)
         q = self._of_free(add_combination(v, self.Y, -u))
         return q, _solve(self.R, e * u - gamma * dots(self.Y, q), upper=False), gamma
@@ -200,11 +197,14 @@ class Pairs:
     def _of_free(self, v: Tensor) -> Tensor:
         return v if self.free is None else v.mul_(self.free)
 
-    def _initial_scales(self) -> Tensor:
+    def _initial_scales(self) -> list[float]:
         """e: <s,y>/<y,y> of each pair, over the taus of those after it."""
-        weights = itertools.accumulate(reversed(self.taus[1:]), lambda w, tau: w / tau, initial=1.0)
-        w = torch.tensor(list(weights)[::-1], dtype=torch.float64)
-        return w * self.R.diagonal() / torch.tensor(self.stretches, dtype=torch.float64)
+        w, e = 1.0, []
+        pairs = zip(self.R.diagonal().tolist(), self.stretches, self.taus, strict=True)
+        for cosine, stretch, tau in reversed(list(pairs)):
+            e.append(w * cosine / stretch)
+            w /= tau
+        return e[::-1]
 
 
 def _solve(R: Tensor, b: Tensor, upper: bool) -> Tensor:
