@@ -274,10 +274,19 @@ def _is_true(answer: object) -> bool:
     return kind in ("bool", "torch.bool") and bool(answer)
 
 
+def _held(point: Point) -> int | None:
+    """The number of variables held at their bounds, None without bounds; without an evaluation."""
+    if point.box is None:
+        return None
+    _ = point.grad  # of an accepted point it is known
+    return point.active
+
+
 def _result(run: Run, status: Status, limits: Limits, record: _Record) -> Result:
-    last = run.here()
+    last, active = run.here(), _held(run.point)
     run.point.release()
     rows, form, advice = [entry.row() for entry in (*record.history, last)], record.form, ""
+    rows[-1].active = active
     if status not in (Status.CONVERGED, Status.GTOL_REL, Status.STOPPED):
         status, advice = diagnosis(run, status, limits, rows[0].value)
     result = Result(

@@ -33,7 +33,7 @@ class Status(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Row(Step):
-    """The point x_k and the step taken from it; the last row of a run has no step.
+    """The point x_k and the step taken from it; the last row of a run has no step but `active`.
 
     Args:
         iteration: k.
