@@ -167,8 +167,16 @@ def test_the_message_of_a_spent_budget_names_the_argument(name, budget):
 def test_a_gradient_of_the_wrong_sign_is_said(method):
     result = minimize(WrongSign.apply, torch.ones(3), method=method)
     assert result.status is Status.LINE_SEARCH
+    assert "its entry 0 is -2, but differences of f give 2. Correct the gradient." in result.message
+
+
+@pytest.mark.parametrize("method", ["lazy", "CGMR", baselines.LineSearch()])
+def test_a_jump_is_not_taken_for_a_wrong_gradient(method):
+    hole = lambda x: (x * x).sum() + (0.0 if x[0].item() == 1 else 5.0)  # noqa: E731
+    result = minimize(hole, torch.ones(3), method=method)
+    assert result.status is Status.LINE_SEARCH
     assert "f did not fall as its gradient says, at any step size" in result.message
-    assert "check the gradient" in result.message
+    assert "check the gradient, and the loss for a kink or a jump" in result.message
 
 
 @pytest.mark.parametrize("method", ["lazy", "CGMR"])

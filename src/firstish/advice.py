@@ -8,6 +8,7 @@ import torch
 
 from firstish.loop import Limits, Run
 from firstish.methods.base import Failure
+from firstish.objectives.gradient_check import wrong_entry
 from firstish.result import Status
 
 _BUDGETS = {
@@ -15,6 +16,8 @@ _BUDGETS = {
     Status.MAX_ITERATIONS: "max_iterations",
     Status.MAX_SECONDS: "max_seconds",
 }
+
+_MANY = 5  # oracle calls per iteration; unit steps need at most 4
 
 _DIFFERENCES = (
     "The gradient is a finite difference, with an error of its own: pass the gradient, "
@@ -42,6 +45,9 @@ def _advice(status: Status, run: Run, limits: Limits) -> str:
                 f"Here f is not a function of x alone: at this x it was {here!r} and is {again!r}. "
                 "Make the loss deterministic."
             )
+    wrong = _wrong_gradient(status, run)
+    if wrong:
+        return wrong
     by_differences = run.point.by_differences
     if status in _BUDGETS:
         name = _BUDGETS[status]
@@ -56,3 +62,19 @@ def _advice(status: Status, run: Run, limits: Limits) -> str:
             return "For a smaller gradient use float64."
         return f"gtol={limits.gtol:g} is below what float64 shows here."
     return ""
+
+
+def _wrong_gradient(status: Status, run: Run) -> str:
+    """A sentence if the gradient contradicts f at the last point.
+
+    Checked only where the line search failed, or needed many trials for one written by hand.
+    """
+    many = run.here().oracle_calls > _MANY * max(20, run.iterations)
+    failed = status is Status.LINE_SEARCH or (status in _BUDGETS and many and run.point.by_hand)
+    wrong = wrong_entry(run.point) if failed else None
+    if wrong is None:
+        return ""
+    return (
+        f"The gradient contradicts f here: its entry {wrong.entry} is {wrong.gradient:.6g}, but "
+        f"differences of f give {wrong.difference:.6g}. Correct the gradient."
+    )

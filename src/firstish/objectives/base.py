@@ -99,6 +99,7 @@ class Point(ABC):
     selector: Selector | None = None  # chooses how products are computed, if there is a choice
     product_fraction: float = 1  # the fraction of the data that a product uses
     by_differences: bool = False  # True if the gradient is a finite difference of f
+    by_hand: bool = False  # True if the user wrote the gradient
     aux: Any = None  # what the loss returned besides its value
     box: Box | None = None  # the bounds of x; evaluations stay inside
     active: int | None = None  # the number of variables held at their bounds, once `grad` is known
@@ -288,7 +289,7 @@ class PointView(Point):
     def __init__(self, x: Tensor, inner: Point, order: Order) -> None:
         super().__init__(x, inner.meter, order)
         self.inner = inner
-        self.by_differences = inner.by_differences
+        self.by_differences, self.by_hand = inner.by_differences, inner.by_hand
 
     @property
     def eps(self) -> float:

@@ -154,6 +154,7 @@ class NumpyPoint(Point):
         super().__init__(x, objective.meter, order)
         self.objective = objective
         self.by_differences = objective.jac_error > 0
+        self.by_hand = not self.by_differences
         self._x: Array = x.numpy()
         objective.note_precision(self._x.dtype)
 

@@ -1,0 +1,61 @@
+"""The gradient at a point against differences of f there, at the cost of a few values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from firstish.linalg import dot
+from firstish.objectives.base import Point
+
+_SHARE = 1e-3  # of the whole change of f: an error below it is not reported
+
+
+class WrongEntry(NamedTuple):
+    """An entry of the gradient that contradicts f."""
+
+    entry: int
+    gradient: float
+    difference: float
+
+
+def wrong_entry(point: Point) -> WrongEntry | None:
+    """The entry of the gradient with the largest error; None if differences of f show no error.
+
+    One central difference along the signs of g, in which no two entries cancel: 2 values. If its
+    error is not a matter of rounding, curvature or a kink, halving finds the entry: 2 values more
+    for each halving. f is not evaluated outside of the bounds.
+    """
+    x, g = point.x, point.full_grad
+    if type(x) is not Tensor or point.by_differences:  # a sharded vector has no single entries
+        return None
+    h = point.eps ** (1 / 3) * x.abs().clamp(min=1) * torch.where(g < 0, -1.0, 1.0)
+    if point.box is not None:
+        inside = point.box.lower <= x - h.abs(), x + h.abs() <= point.box.upper
+        h = h * (inside[0] & inside[1])
+    error, second = _error(point, g, h)
+    least = max(_SHARE * 2 * dot(g, h), 1000 * point.eps * abs(point.value))
+    if not abs(error) > max(least, 2 * second):  # at a kink both are equal
+        return None
+    return _located(point, g, h, error)
+
+
+def _error(point: Point, g: Tensor, h: Tensor) -> tuple[float, float]:
+    """f(x + h) - f(x - h) less 2 <g, h>, and the second difference."""
+    ahead, behind = (point.at(point.x + s * h, 0).value for s in (1, -1))
+    return ahead - behind - 2 * dot(g, h), abs(ahead + behind - 2 * point.value)
+
+
+def _located(point: Point, g: Tensor, h: Tensor, error: float) -> WrongEntry:
+    entries = h.nonzero().flatten()
+    while len(entries) > 1:
+        half, rest = entries.tensor_split(2)
+        part = torch.zeros_like(h).index_copy(0, half, h[half])
+        first, _ = _error(point, g, part)
+        in_half = abs(first) >= abs(error - first)
+        entries, error = (half, first) if in_half else (rest, error - first)
+    i = int(entries)
+    ours, step = g[i].item(), h[i].item()
+    return WrongEntry(i, ours, ours + error / (2 * step))

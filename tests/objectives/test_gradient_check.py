@@ -1,0 +1,115 @@
+"""A gradient that is wrong in one entry is found where a line search fails, and named."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize as scipy_minimize
+from scipy.optimize import rosen, rosen_der
+
+import firstish
+from firstish import NumpyObjective
+from firstish.bounds.box import Box
+from firstish.objectives.gradient_check import wrong_entry
+
+START = np.array([-1.2, 1.0, 0.8, -0.7, 0.9, 1.1, -0.7])
+WRONG = {
+    "half": lambda g: g / 2,
+    "sign": lambda g: -g,
+    "zero": lambda g: 0.0,
+    "more": lambda g: 3 * g,
+}
+
+
+def wrong_at(entry, change):
+    def jac(x):
+        g = rosen_der(x)
+        g[entry] = change(g[entry])
+        return g
+
+    return jac
+
+
+def point(jac, x=START, fun=rosen):
+    calls = []
+
+    def counted(x):
+        calls.append(x)
+        return fun(x)
+
+    here = NumpyObjective(counted, jac).at(torch.tensor(x, dtype=torch.float64))
+    _ = here.grad
+    return here, calls
+
+
+@pytest.mark.parametrize("entry", range(len(START)))
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_entry_is_found_and_named(entry, name):
+    here, calls = point(wrong_at(entry, WRONG[name]))
+    found = wrong_entry(here)
+    true = rosen_der(START)[entry]
+    assert found.entry == entry
+    assert found.gradient == WRONG[name](true)
+    assert found.difference == pytest.approx(true, rel=1e-6)
+    assert len(calls) <= 1 + 2 + 2 * math.ceil(math.log2(len(START)))
+
+
+@pytest.mark.parametrize("x", [START, np.ones(7), np.full(7, 1 + 1e-9), 1e6 * START])
+def test_a_right_gradient_is_not_suspected(x):
+    here, calls = point(rosen_der, x)
+    assert wrong_entry(here) is None
+    assert len(calls) <= 3
+
+
+@pytest.mark.parametrize("slope", [0.0, 1.0])
+def test_a_kink_is_not_a_wrong_gradient(slope):
+    here, _ = point(lambda x: slope * np.ones(2), np.zeros(2), lambda x: np.maximum(x, 0).sum())
+    assert wrong_entry(here) is None
+
+
+def test_f_is_not_evaluated_outside_of_the_bounds():
+    here, calls = point(wrong_at(3, WRONG["half"]))
+    lower = torch.full((7,), -torch.inf, dtype=torch.float64)
+    lower[0], lower[5] = START[0], START[5]
+    here.box = Box(lower, torch.full_like(lower, torch.inf))
+    assert wrong_entry(here).entry == 3
+    assert all((x >= lower.numpy()).all() for x in calls)
+
+
+def test_a_gradient_by_differences_is_not_checked():
+    objective = NumpyObjective(rosen, wrong_at(0, WRONG["half"]), jac_error=1e-8)
+    assert wrong_entry(objective.at(torch.tensor(START))) is None
+
+
+@pytest.mark.parametrize("method", ["lazy", "CGMR"])
+def test_the_advice_of_a_run_names_the_entry(method):
+    objective = NumpyObjective(rosen, wrong_at(1, WRONG["sign"]))
+    result = firstish.minimize(objective, START, method=method)
+    assert not result.success
+    assert "The gradient contradicts f here: its entry 1 is " in result.message
+    ours = scipy_minimize(
+        rosen,
+        START[:2],
+        jac=wrong_at(0, WRONG["half"]),
+        method=firstish.scipy_method,
+        options={"stepper": method, "max_oracle_calls": 1000},
+    )
+    assert "The gradient contradicts f here: its entry 0 is " in ours.message
+
+
+def test_a_wrong_backward_is_found_too():
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return (x**2).sum()
+
+        @staticmethod
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            return grad * 2 * x * torch.tensor([1.0, -1.0])
+
+    objective = firstish.FunctionObjective(Square.apply, torch.ones(2), product="difference")
+    result = firstish.minimize(objective, torch.tensor([0.1, 2.0]))
+    assert "its entry 1 is -4, but differences of f give 4" in result.message
