@@ -89,6 +89,33 @@ def test_every_page_is_in_the_navigation():
 
 
 @pytest.mark.parametrize(
+    ("question", "heading"),
+    [
+        ("Which method", "Which method"),
+        ("oracle call", "Oracle call"),
+        ("weight decay", "weight decay"),
+        ("GPU", "GPU"),
+        ("mini-batches", "Mini-batches"),
+        ("log a run", "Logging"),
+        ("stop early", "Early stopping"),
+        ("curvature", "Curvature of a model"),
+        ("resume", "resume"),
+        ("machines", "machines"),
+    ],
+)
+def test_ten_questions_are_one_link_away_from_the_start(question, heading):
+    """A row of the start page links to the heading that answers it."""
+    start = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    (row,) = [r for r in re.findall(r"^\| (.*) \|$", start, re.M) if question in r.split(" | ")[0]]
+    file, _, anchor = links(row)[0].partition("#")
+    page = FENCED.sub("", (ROOT / "docs" / file).read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+\s+(.*)$", page, flags=re.M)
+    if anchor:
+        headings = [h for h in headings if f"#{anchor}" in h or slug_of(h) == anchor]
+    assert heading in headings[0]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "[a](missing.md)",
