@@ -245,7 +245,7 @@ def test_a_start_that_is_not_real_floating_point_is_refused(dtype):
 
 @pytest.mark.parametrize("x0", [torch.ones(0), [], {}, {"w": torch.ones(0)}])
 def test_an_empty_start_is_refused(x0):
-    with pytest.raises(ValueError, match=r"empty x0: there is nothing to minimise over"):
+    with pytest.raises(ValueError, match=r"empty x0. Pass at least one number"):
         minimize(square, x0)
 
 

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.nn.functional import mse_loss
 
 import firstish
-from firstish import FiniteSum, ModuleObjective, NumpyObjective
+from firstish import FiniteSum, FunctionObjective, ModuleObjective, NumpyObjective
 
 N = 12
 
@@ -43,8 +43,36 @@ def test_a_product_has_the_form_of_x():
 
 
 def test_a_v_of_another_form_is_refused():
-    with pytest.raises(ValueError, match=r"`hvp\(v=...\)` must be.*shape \(12,\)"):
+    with pytest.raises(ValueError, match=r"`hvp\(v=...\)` must be.*shape \(12,\) as in x, got"):
         firstish.hvp(valley, X, torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda f, x: firstish.hvp(f, x, V), r"hvp\(fun, x, v\)"),
+        (firstish.curvature, r"curvature\(fun, x, v\)"),
+        (firstish.largest_eigenvalue, r"largest_eigenvalue\(fun, x\)"),
+    ],
+)
+def test_errors_name_the_call_that_was_made(call, name):
+    with pytest.raises(TypeError, match=rf"`{name}` takes a number, .*; `x\['b'\]` is str"):
+        call(valley, {"a": X, "b": "c"})
+    with pytest.raises(ValueError, match=rf"`{name}` got an empty x\. Pass"):
+        call(valley, [])
+    with pytest.raises(TypeError, match=rf"`{name}` calls `fun\(x\)`, but .* `fun\(\)`"):
+        call(lambda: 1.0, X)
+    with pytest.raises(TypeError, match=rf"`{name}`: fun must be callable, got 3"):
+        call(3, X)
+    objective = FunctionObjective(valley, X)
+    with pytest.raises(ValueError, match=rf"`{name}` got a point of 3 numbers .* function of {N} "):
+        call(objective, torch.ones(3))
+    with pytest.raises(TypeError, match=rf"`{name}` got a module that is not .*\(ModuleObjective"):
+        call(objective, nn.Linear(2, 1))
+    with pytest.raises(
+        TypeError, match=r"`FunctionObjective\(fun, example\)` takes .*`example` is"
+    ):
+        FunctionObjective(valley, None)
 
 
 def test_curvature_is_the_rayleigh_quotient_along_v_or_the_gradient():

@@ -122,9 +122,9 @@ class AutogradObjective(ABC):
     def commit(self, buffers: Sequence[Tensor]) -> None:
         """Write the buffers of an accepted point (BatchNorm's statistics) into the model."""
 
-    def check_vector(self, x: Tensor) -> None:
+    def check_vector(self, x: Tensor, call: str) -> None:
         """Raise unless x has the size, dtype and device of this objective."""
-        self.layout.check_vector(x)
+        self.layout.check_vector(x, call)
 
     def run(self, x: Tensor, graph: bool) -> Evaluation:
         """Evaluate the loss and count the passes; the first run is checked."""

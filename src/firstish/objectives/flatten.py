@@ -18,8 +18,6 @@ _KINDS = (
     "tensors"
 )
 
-EMPTY = "`minimize(fun, x0)` got an empty x0: there is nothing to minimise over."
-
 
 class Layout:
     """The shapes, dtype and device of the parameters, fixed at construction.
@@ -51,13 +49,9 @@ class Layout:
                 "Convert them, for example with `.double()`."
             )
 
-    def check_vector(self, x: Tensor) -> None:
+    def check_vector(self, x: Tensor, call: str) -> None:
         """Raise unless x has the size, dtype and device of this layout."""
-        if x.numel() != self.total or x.dtype != self.dtype or x.device != self.device:
-            raise ValueError(
-                f"`minimize(fun, x0)` got an x0 of {x.numel()} numbers ({x.dtype}, {x.device}), "
-                f"but the objective has {self.total} ({self.dtype}, {self.device})."
-            )
+        check_form(x, self.total, self.dtype, self.device, call)
 
     def flatten(self, tensors: Sequence[Tensor | None]) -> Tensor:
         """The tensors as one new vector; None, the gradient of an unused parameter, gives zeros."""
@@ -114,6 +108,15 @@ def tensors_in(tree: Any) -> list[Tensor]:
     return []
 
 
+def check_form(x: Tensor, size: int, dtype: torch.dtype, device: torch.device, call: str) -> None:
+    """Raise unless x has this size, dtype and device; `call` is the one to name."""
+    if x.numel() != size or x.dtype != dtype or x.device != device:
+        raise ValueError(
+            f"`{call}` got a point of {x.numel()} numbers ({x.dtype}, {x.device}), but the "
+            f"objective is a function of {size} ({dtype}, {device})."
+        )
+
+
 def map_tensors(function: Callable[[Tensor], Tensor], tree: Any) -> Any:
     """The same structure with the function applied to each tensor.
 
@@ -150,6 +153,7 @@ class Structure:
 
     Args:
         x0: the starting point.
+        call: the call to name in errors, with x0 as its second argument.
 
     Examples:
         >>> import torch
@@ -162,16 +166,18 @@ class Structure:
         {'w': tensor([0., 0.]), 'b': 0.0}
     """
 
-    def __init__(self, x0: Any) -> None:
+    def __init__(self, x0: Any, call: str = "minimize(fun, x0)") -> None:
         leaves: list[_Leaf] = []
-        self._tree = _numbered(list(x0) if isinstance(x0, Iterator) else x0, "x0", leaves)
+        self._name = _second(call)
+        given = list(x0) if isinstance(x0, Iterator) else x0
+        self._tree = _numbered(given, self._name, call, leaves)
         if not leaves:
-            raise ValueError(EMPTY)
+            raise empty(call)
         firm = [leaf.tensor for leaf in leaves if leaf.firm]
         like = firm[0] if firm else torch.empty((), dtype=torch.float64)
         tensors = [leaf.tensor if leaf.firm else leaf.tensor.to(like) for leaf in leaves]
         self._restore = [leaf.restore for leaf in leaves]
-        self.layout = Layout(tensors, "x0")
+        self.layout = Layout(tensors, call)
         self.is_vector = self._tree == 0 and tensors[0].dim() == 1  # it may be a sharded one
         self.start = tensors[0].clone() if self.is_vector else self.layout.flatten(tensors)
 
@@ -208,7 +214,9 @@ class Structure:
                 for key in _keys(mine):
                     fill(mine[key], theirs, place)
             elif not isinstance(theirs, type(mine)) or _keys(mine) != _keys(theirs):
-                raise ValueError(f"`{place}` must have the structure of x0, got {theirs!r}.")
+                raise ValueError(
+                    f"`{place}` must have the structure of {self._name}, got {theirs!r}."
+                )
             else:
                 for key in _keys(mine):
                     fill(mine[key], theirs[key], f"{place}[{key!r}]")
@@ -223,9 +231,23 @@ class Structure:
             return given.detach().expand(shape)
         except (TypeError, ValueError, RuntimeError) as error:
             raise ValueError(
-                f"`{place}` must be a number, or numbers of shape {tuple(shape)} as in x0, got "
-                f"{value!r}."
+                f"`{place}` must be a number, or numbers of shape {tuple(shape)} as in "
+                f"{self._name}, got {value!r}."
             ) from error
+
+
+def empty(call: str) -> ValueError:
+    """The error for an x0 without numbers."""
+    return ValueError(f"`{call}` got an empty {_second(call)}. Pass at least one number.")
+
+
+def _second(call: str) -> str:
+    """The second argument of a call.
+
+    >>> _second("hvp(fun, x, v)")
+    'x'
+    """
+    return call.rstrip(")").split(", ")[1]
 
 
 def _with_number(tree: Any, none: float | None) -> Any:
@@ -241,12 +263,12 @@ class _Leaf(NamedTuple):
     restore: Callable[[Tensor], Any]
 
 
-def _numbered(tree: Any, place: str, leaves: list[_Leaf]) -> Any:
+def _numbered(tree: Any, place: str, call: str, leaves: list[_Leaf]) -> Any:
     """The tree with the numbers 0, 1, ... for its leaves, which are appended to the list."""
     if isinstance(tree, dict | list | tuple) and not _is_numbers(tree):
         places = iter([f"{place}[{key!r}]" for key in _keys(tree)])
-        return map_parts(lambda part: _numbered(part, next(places), leaves), tree)
-    leaves.append(_leaf(tree, place))
+        return map_parts(lambda part: _numbered(part, next(places), call, leaves), tree)
+    leaves.append(_leaf(tree, place, call))
     return len(leaves) - 1
 
 
@@ -267,16 +289,14 @@ def _is_numbers(tree: Any) -> bool:
     return isinstance(tree, Real)
 
 
-def _leaf(given: Any, place: str) -> _Leaf:
+def _leaf(given: Any, place: str, call: str) -> _Leaf:
     if isinstance(given, Tensor):
         return _Leaf(given.detach(), True, lambda x: x)
     if isinstance(given, Real):
         return _Leaf(torch.tensor(float(given), dtype=torch.float64), False, lambda x: x.item())
     array = _array(given)
     if array is None:
-        raise TypeError(
-            f"`minimize(fun, x0)` takes {_KINDS}; `{place}` is {type(given).__name__}: {given!r}."
-        )
+        raise TypeError(f"`{call}` takes {_KINDS}; `{place}` is {type(given).__name__}: {given!r}.")
     firm = array.dtype.kind == "f"
     kind = array.dtype if array.dtype in (np.float16, np.float32) else np.float64
     return _Leaf(torch.from_numpy(np.array(array, dtype=kind)), firm, lambda x: x.cpu().numpy())

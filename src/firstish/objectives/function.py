@@ -12,7 +12,7 @@ from firstish.objectives.autograd import AutogradObjective, Evaluation, loss_and
 from firstish.objectives.base import Objective
 from firstish.objectives.checks import numpy_loss, raised_by_numpy
 from firstish.objectives.finite_sum.base import RowSum
-from firstish.objectives.flatten import EMPTY, Structure
+from firstish.objectives.flatten import Structure, empty
 from firstish.objectives.global_state import Replay
 from firstish.objectives.hvp import Mode
 from firstish.objectives.module.objective import ModuleObjective
@@ -56,7 +56,11 @@ class FunctionObjective(AutogradObjective):
         check_arguments(
             fun, ["x"], "FunctionObjective(fun, example)", "fun", "Write a function of x alone."
         )
-        form = example if isinstance(example, Structure) else Structure(example)
+        form = (
+            example
+            if isinstance(example, Structure)
+            else Structure(example, "FunctionObjective(fun, example)")
+        )
         super().__init__(
             form.layout,
             "FunctionObjective",
@@ -86,30 +90,37 @@ class FunctionObjective(AutogradObjective):
 
 
 def objective_of(
-    fun: Callable[..., object] | Objective, x0: Any, args: Any, product: Mode | None
+    fun: Callable[..., object] | Objective,
+    x0: Any,
+    args: Any,
+    product: Mode | None,
+    call: str = "minimize(fun, x0)",
 ) -> tuple[Objective, Structure]:
-    """The objective, and the form of x0 with the starting point as a vector."""
+    """The objective, and the form of x0 with the starting point as a vector.
+
+    `call` is what errors name, with x0 as its second argument.
+    """
     if isinstance(fun, Objective):
-        _refuse_beside_objective(args=args, product=product)
-        form = Structure(_initial(fun, x0)) if isinstance(x0, nn.Module) else _form(x0)
+        _refuse_beside_objective(call, args=args, product=product)
+        form = Structure(_initial(fun, x0, call)) if isinstance(x0, nn.Module) else _form(x0, call)
         check = getattr(fun, "check_vector", None)
         if check is not None:
-            check(form.start)
+            check(form.start, call)
         return fun, form
     if not callable(fun):
-        raise TypeError(f"`minimize(fun=...)` must be callable, got {fun!r}.")
+        raise TypeError(f"`{call}`: fun must be callable, got {fun!r}.")
     mode: Mode = "auto" if product is None else product
     given = args if isinstance(args, tuple) else (args,)
-    _check_fun(fun, isinstance(x0, nn.Module), len(given))
+    _check_fun(fun, isinstance(x0, nn.Module), len(given), call)
     loss = (lambda x: fun(x, *given)) if given else fun
     if isinstance(x0, nn.Module):
         objective = ModuleObjective(x0, loss, product=mode)
         return objective, Structure(objective.initial())
-    form = _form(x0)
+    form = _form(x0, call)
     return FunctionObjective(loss, form, product=mode), form
 
 
-def _check_fun(fun: Callable[..., object], of_module: bool, given: int) -> None:
+def _check_fun(fun: Callable[..., object], of_module: bool, given: int, call: str) -> None:
     """Raise unless fun accepts the point or the module, and as many further arguments."""
     first, example = "x", "`lambda x: (x**2).sum()`"
     if of_module:
@@ -117,33 +128,34 @@ def _check_fun(fun: Callable[..., object], of_module: bool, given: int) -> None:
     check_arguments(
         fun,
         [first, *(f"args[{k}]" for k in range(given))],
-        "minimize(fun, x0)",
+        call,
         "fun",
         f"Write a function of {first}, such as {example}; further arguments go into `args`.",
     )
 
 
-def _form(x0: Any) -> Structure:
-    form = Structure(x0)
+def _form(x0: Any, call: str) -> Structure:
+    form = Structure(x0, call)
     if form.layout.total == 0:
-        raise ValueError(EMPTY)
+        raise empty(call)
     return form
 
 
-def _initial(objective: Objective, module: nn.Module) -> Tensor:
+def _initial(objective: Objective, module: nn.Module, call: str) -> Tensor:
     """The parameters of the module of an objective."""
     if not isinstance(objective, ModuleObjective | RowSum) or not objective.is_of(module):
         raise TypeError(
-            "`minimize(fun, x0)` got a module as x0 that is not the module of this objective. Use "
-            "`minimize(ModuleObjective(model, ...), model)`, or a function of the module as fun."
+            f"`{call}` got a module that is not the module of this objective. Use "
+            f"`{call.split('(')[0]}(ModuleObjective(model, ...), model)`, or a function of the "
+            "module as fun."
         )
     return objective.initial()
 
 
-def _refuse_beside_objective(**given: Any) -> None:
+def _refuse_beside_objective(call: str, **given: Any) -> None:
     for name, value in given.items():
         if value not in ((), None):
             raise TypeError(
-                f"`minimize({name}=...)` has no meaning with an objective: pass it to the "
-                "objective itself."
+                f"`{call.split('(')[0]}({name}=...)` has no meaning with an objective: pass it to "
+                "the objective itself."
             )

@@ -67,12 +67,12 @@ class NumpyObjective:
         """The point x, not yet evaluated."""
         return NumpyPoint(self, x, order)
 
-    def check_vector(self, x: Tensor) -> None:
+    def check_vector(self, x: Tensor, call: str) -> None:
         """Raise unless x is in float32 or float64 on the CPU."""
         if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
             raise TypeError(
-                "`minimize(NumpyObjective(...), x0)` needs x0 in float64 or float32 on the CPU, "
-                f"got {x.dtype} on {x.device}. Use `x0.double().cpu()`."
+                f"`{call}` with a `NumpyObjective` needs a point in float64 or float32 on the CPU, "
+                f"got {x.dtype} on {x.device}. Use `.double().cpu()`."
             )
 
     def note_precision(self, dtype: np.dtype[Any]) -> None:

@@ -64,7 +64,7 @@ def largest_eigenvalue(
     """
     check_positive("largest_eigenvalue", "tol", tol)
     check_count("largest_eigenvalue", "max_products", max_products)
-    point, form = point_of(fun, x, args, product)
+    point, form = point_of(fun, x, args, product, "largest_eigenvalue(fun, x)")
     basis = [_random_unit(form.start, seed)]
     diagonal: list[float] = []
     beside: list[float] = []  # the other entries of the tridiagonal matrix

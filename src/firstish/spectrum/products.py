@@ -37,7 +37,7 @@ def hvp(
         >>> hvp(lambda x: (x**4).sum(), [1.0, 2.0], [1.0, 1.0]).tolist()
         [12.0, 48.0]
     """
-    point, form = point_of(fun, x, args, product)
+    point, form = point_of(fun, x, args, product, "hvp(fun, x, v)")
     return form.restored(point.hvp(form.vector_of(v, "hvp(v=...)")).vector)
 
 
@@ -57,7 +57,7 @@ def curvature(
         >>> curvature(lambda x: 3 * x[0] ** 2 + x[1] ** 2, [1.0, 0.0])
         6.0
     """
-    point, form = point_of(fun, x, args, product)
+    point, form = point_of(fun, x, args, product, "curvature(fun, x, v)")
     along = point.grad if v is None else form.vector_of(v, "curvature(v=...)")
     length = norm(along)
     if length == 0:
@@ -67,10 +67,10 @@ def curvature(
 
 
 def point_of(
-    fun: Callable[..., object] | Objective, x: Any, args: Any, product: Mode | None
+    fun: Callable[..., object] | Objective, x: Any, args: Any, product: Mode | None, call: str
 ) -> tuple[Point, Structure]:
-    """The point x of the objective of `fun`, and the form of x."""
-    objective, form = objective_of(fun, x, args, product)
+    """The point x of the objective of `fun`, and the form of x; `call` is what errors name."""
+    objective, form = objective_of(fun, x, args, product, call)
     return objective.at(form.start, 2), form
 
 

@@ -118,7 +118,9 @@ def test_fewer_than_two_classes_are_refused(classes):
     "x0", [torch.zeros(3, dtype=torch.float64), torch.zeros(2, dtype=torch.float32)]
 )
 def test_a_start_of_another_size_or_dtype_is_refused(x0):
-    with pytest.raises(ValueError, match=r"the objective has 2 \(torch.float64, cpu\)"):
+    with pytest.raises(
+        ValueError, match=r"the objective is a function of 2 \(torch.float64, cpu\)"
+    ):
         minimize(model(), x0)
 
 

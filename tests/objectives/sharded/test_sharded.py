@@ -196,7 +196,7 @@ def test_bad_input_is_refused_on_every_rank(tmp_path):
         "FiniteSum": "`FiniteSum(model)` got sharded parameters",
         "ModuleObjective": "Use `firstish.ShardedSum(model, loss_fn, data)`",
         "ScaledGD": "`ScaledGD(params)` got sharded parameters",
-        "length": "got an x0 of 3 numbers",
+        "length": "got a point of 3 numbers",
     }
     assert told.keys() == expected.keys()
     for name, message in expected.items():

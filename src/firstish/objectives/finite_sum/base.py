@@ -138,9 +138,9 @@ class RowSum(ABC):
         """Write the vector into the model's parameters."""
         self._module.load(x)
 
-    def check_vector(self, x: Tensor) -> None:
+    def check_vector(self, x: Tensor, call: str) -> None:
         """Raise unless x has the size, dtype and device of the parameters."""
-        self.layout.check_vector(x)
+        self.layout.check_vector(x, call)
 
     def at(self, x: Tensor, order: Order = 2) -> RowSumPoint:
         """The point x, not yet evaluated."""

@@ -11,6 +11,7 @@ from torch import Tensor
 from firstish.distributed import Group, warn_if_not_joined
 from firstish.linalg import add, dot
 from firstish.objectives.base import Meter, Order, Point, Product, rounding_error
+from firstish.objectives.flatten import check_form
 from firstish.objectives.linear.families import Family, Loss
 from firstish.objectives.linear.features import Features, SparseMatrix, check_features
 from firstish.objectives.linear.targets import checked_weights, per_sample
@@ -107,14 +108,9 @@ class LinearModel:
         """The point x, not yet evaluated."""
         return LinearPoint(self, x, order)
 
-    def check_vector(self, x: Tensor) -> None:
+    def check_vector(self, x: Tensor, call: str) -> None:
         """Raise unless x has the size, dtype and device of this objective."""
-        size = self.features.size
-        if x.numel() != size or x.dtype != self.dtype or x.device != self.device:
-            raise ValueError(
-                f"`minimize(fun, x0)` got an x0 of {x.numel()} numbers ({x.dtype}, {x.device}), "
-                f"but the objective has {size} ({self.dtype}, {self.device})."
-            )
+        check_form(x, self.features.size, self.dtype, self.device, call)
 
     def check_once(self, x: Tensor) -> None:
         """Check before the first evaluation that all ranks start at the same point."""

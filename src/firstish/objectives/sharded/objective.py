@@ -104,9 +104,9 @@ class ShardedSum(RowSum):
         """The point x, not yet evaluated; a plain tensor is this rank's part of x."""
         return RowSumPoint(self, x if isinstance(x, Shard) else self._sharded.sharding(x), order)
 
-    def check_vector(self, x: Tensor) -> None:
+    def check_vector(self, x: Tensor, call: str) -> None:
         """Raise unless x has the size, dtype and device of this rank's part of the parameters."""
-        self.layout.check_vector(x.as_subclass(Tensor))
+        self.layout.check_vector(x.as_subclass(Tensor), call)
 
     def chunk_sum(self, chunk: Chunk | None) -> Sum:
         """The sum and denominator of a chunk; for None, the model runs too and the sum is 0."""
