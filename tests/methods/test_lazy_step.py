@@ -250,7 +250,6 @@ def test_when_the_bytes_are_full_the_pairs_are_rounded_and_twice_as_many_fit(mem
         if k > 0:
             assert len(state.S) == min(k, most)
             assert state.S.dtype is state.Y.dtype is (torch.float32 if k > 5 else torch.float64)
-            assert state.rounded is (k > 5)
     assert run_.point.x.dtype is torch.float64
 
 

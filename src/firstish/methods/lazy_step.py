@@ -39,7 +39,6 @@ class LazyState:
             converts every tensor to the dtype of the parameters, which bytes survive.
         stretches: likewise.
         taus: likewise.
-        rounded: whether S and Y are rounded to float32. (`load_state_dict` converts them too.)
         cuts: how many steps in a row, up to the one from x, were cut deeply.
         free: with bounds, see `FreeProducts`; None if no variable was held.
         free_R: its R, as bytes.
@@ -53,7 +52,6 @@ class LazyState:
     R: Tensor | None = None
     stretches: tuple[float, ...] = ()
     taus: tuple[float, ...] = ()
-    rounded: bool = False
     cuts: int = 0
     free: Tensor | None = None
     free_R: Tensor | None = None
@@ -63,10 +61,9 @@ class LazyState:
         """The state after a step from that point."""
         if pairs is None:
             return cls(point.x, point.full_grad, expected)
-        R, known = pairs.R.view(torch.uint8), (pairs.stretches, pairs.taus)
-        rounded = pairs.S.dtype != point.x.dtype
+        R = pairs.R.view(torch.uint8)
         g = point.full_grad
-        return cls(point.x, g, expected, pairs.S, pairs.Y, R, *known, rounded)
+        return cls(point.x, g, expected, pairs.S, pairs.Y, R, pairs.stretches, pairs.taus)
 
     def free_products(self) -> FreeProducts | None:
         """What is known over the free variables, if some were held."""
@@ -86,8 +83,7 @@ class LazyState:
         if self.S is None or self.Y is None or self.R is None:
             return None
         R = self.R.to("cpu", torch.uint8).view(torch.float64)
-        S, Y = (self.S.float(), self.Y.float()) if self.rounded else (self.S, self.Y)
-        return Pairs(aligned(S), aligned(Y), R, self.stretches, self.taus)
+        return Pairs(aligned(self.S), aligned(self.Y), R, self.stretches, self.taus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +172,11 @@ class LazyStep(ProposingMethod[LazyState]):
         if state.x is None or state.grad is None:
             return _first(point)
         last = pair(point.x - state.x, point.full_grad - state.grad, POSITIVE)
-        pairs, known = state.pairs(), state.free_products()
+        (most, full), pairs, known = self._room(point.x), state.pairs(), state.free_products()
+        if pairs is not None and len(pairs) >= full:
+            pairs = pairs.rounded()
         if last is not None:
-            pairs = self._with(last, pairs, state, point.x)
+            pairs = self._with(last, pairs, state, most)
             known = None if known is None else known.plus_newest(pairs)
         if pairs is None:
             return _gradient(point, "curvature")
@@ -213,18 +211,15 @@ class LazyStep(ProposingMethod[LazyState]):
         expected = 0.0 if proposal.cut else after.expected
         return replace(after, expected=expected, cuts=state.cuts + 1 if deep else 0)
 
-    def _with(self, last: Pair, pairs: Pairs | None, state: LazyState, x: Tensor) -> Pairs:
+    def _with(self, last: Pair, pairs: Pairs | None, state: LazyState, most: int) -> Pairs:
         """The pairs and that of the last step."""
         if pairs is None:
             return Pairs.first(last)
         tau = 1.0
         if self.self_scaled and state.expected > 0:
             found = last.cosine * last.stretch  # <s,y>/<s,s>
-            most = math.inf if state.cuts >= DEEP_CUTS else 1.0
-            tau = min(found / state.expected, most)
-        most, full = self._room(x)
-        if len(pairs) >= full:
-            pairs = pairs.rounded()
+            largest = math.inf if state.cuts >= DEEP_CUTS else 1.0
+            tau = min(found / state.expected, largest)
         return pairs.plus(last, tau if 0 < tau < math.inf else 1.0, most)
 
     def _room(self, x: Tensor) -> tuple[int, float]:
