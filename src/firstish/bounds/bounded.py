@@ -111,10 +111,11 @@ class BoundedPoint(PointView):
     def along(self, p: Tensor, alpha: float, order: Order = 2) -> Point:
         """The point P(x + alpha p)."""
         straight = add(self.x, p, alpha)
-        x = self.box.project(straight)
-        if torch.equal(x, straight):
+        x = self.box.rounded(straight)
+        if x is straight or torch.equal(x, straight):
             return BoundedPoint(self.inner.along(p, alpha, order), self.box)
-        return BoundedPoint(self.inner.at(x, order), self.box, x - self.x)
+        displacement = x - self.x if self.box.cuts(straight, x) else None
+        return BoundedPoint(self.inner.at(x, order), self.box, displacement)
 
     def inherited(self) -> tuple[Any, ...]:
         """What the inner point inherits."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+CLOSE = 4  # units in the last place: a step to a bound may miss it by one
+
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -26,14 +28,37 @@ class Box:
     lower: Tensor
     upper: Tensor
     fixed: Tensor | None = field(init=False, repr=False)  # where both are equal, if they are at all
+    _inner: tuple[Tensor, Tensor] = field(init=False, repr=False)  # a few ulps inside of them
 
     def __post_init__(self) -> None:
+        inner = self.lower + self._ulps(self.lower), self.upper - self._ulps(self.upper)
+        object.__setattr__(self, "_inner", inner)
         fixed = self.lower == self.upper
         object.__setattr__(self, "fixed", fixed if bool(fixed.any()) else None)
 
     def project(self, x: Tensor) -> Tensor:
         """The point of the box nearest to x; its entries at a bound equal the bound to the bit."""
         return torch.clamp(x, self.lower, self.upper)
+
+    def rounded(self, x: Tensor) -> Tensor:
+        """The projection of x, with entries on the bound that are a few ulps inside of it.
+
+        x + (bound - x) need not be the bound in floating point. A variable left an ulp inside would
+        neither be held nor have a gradient of 0. The tensor x itself if no entry is close.
+        """
+        low, high = self._inner
+        if torch.equal(torch.clamp(x, low, high), x):
+            return x
+        return torch.where(x <= low, self.lower, torch.where(x >= high, self.upper, x))
+
+    def cuts(self, straight: Tensor, x: Tensor) -> bool:
+        """True if x, which `rounded` made of `straight`, differs by more than rounding."""
+        return bool(((x - straight).abs() > self._ulps(x)).any())
+
+    @staticmethod
+    def _ulps(bound: Tensor) -> Tensor:
+        """A few units in the last place of each entry; 0 for an infinite one."""
+        return CLOSE * torch.finfo(bound.dtype).eps * torch.where(bound.isinf(), 0.0, bound.abs())
 
     def contains(self, x: Tensor) -> bool:
         """True if x is inside or on the boundary."""
