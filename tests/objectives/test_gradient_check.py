@@ -113,3 +113,11 @@ def test_a_wrong_backward_is_found_too():
     objective = firstish.FunctionObjective(Square.apply, torch.ones(2), product="difference")
     result = firstish.minimize(objective, torch.tensor([0.1, 2.0]))
     assert "its entry 1 is -4, but differences of f give 4" in result.message
+
+
+def test_a_point_in_float32_is_checked_in_float32():
+    x = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float32)
+    weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float32)  # other dtypes would raise
+    here = firstish.FunctionObjective(lambda x: weights @ x**2, x).at(x)
+    assert wrong_entry(here) is None
+    assert here.at(x, 0).value == here.value

@@ -31,7 +31,7 @@ def wrong_entry(point: Point) -> WrongEntry | None:
     x, g = point.x, point.full_grad
     if type(x) is not Tensor or point.by_differences:  # a sharded vector has no single entries
         return None
-    h = point.eps ** (1 / 3) * x.abs().clamp(min=1) * torch.where(g < 0, -1.0, 1.0)
+    h = (point.eps ** (1 / 3) * x.abs().clamp(min=1)).copysign(g)
     if point.box is not None:
         inside = point.box.lower <= x - h.abs(), x + h.abs() <= point.box.upper
         h = h * (inside[0] & inside[1])
