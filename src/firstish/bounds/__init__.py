@@ -1,1 +1,4 @@
-"""Bounds l <= x <= u: `box`, the box; `bounded`, an objective whose points stay inside it."""
+"""Bounds l <= x <= u.
+
+`forms`, what users pass; `box`, the box; `bounded`, an objective whose points stay inside it.
+"""
