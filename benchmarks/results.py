@@ -165,6 +165,11 @@ def hours(summary: Summary) -> float:
     return (grids + own) / 3600
 
 
+def spent(hours: float) -> str:
+    """Hours of one core in words; minutes where they are few."""
+    return f"{hours:.1f} core-hours" if hours >= 0.1 else f"{60 * hours:.1f} core-minutes"
+
+
 def crossings(summary: Summary) -> list[str]:
     """Where the lead of the paper's method over each other one changed for the last time."""
     lead = "mrcg" if summary.run["problem"] == "imagenette-resnet" else "cgmr"
@@ -183,7 +188,7 @@ def record(summary: Summary, kept: dict) -> dict:
         "page": name_of(run),
         "rows": rows,
         "budget": run["budget"],
-        "core_hours": round(hours(summary), 2),
+        "core_hours": round(hours(summary), 4),
         "verdicts": [[v.claim, v.text, v.holds, v.detail] for v in judge(summary)],
     }
     if not is_whole(run):
@@ -230,7 +235,7 @@ def page(folder: Path, out: Path, note: str) -> Summary:
         f"python benchmarks/results.py runs/{problem.name} --out results",
         "```",
         "",
-        f"All methods and grids together took {hours(summary):.1f} core-hours.",
+        f"All methods and grids together took {spent(hours(summary))}.",
         "",
         "## Verdicts",
         "",
@@ -279,11 +284,11 @@ def main() -> None:
         summary = page(folder, args.out, args.note)
         problem = summary.run["problem"]
         known[problem] = record(summary, known.get(problem, {}))
-        print(f"{name_of(summary.run)}: {hours(summary):.1f} core-hours")
+        print(f"{name_of(summary.run)}: {spent(hours(summary))}")
     write(known, args.out)
     index(known, args.out)
     total = sum(run["core_hours"] for runs in known.values() for run in runs.values())
-    print(f"wrote {len(args.folders)} pages and the index to {args.out}; {total:.1f} core-hours")
+    print(f"wrote {len(args.folders)} pages and the index to {args.out}; {spent(total)}")
 
 
 if __name__ == "__main__":
