@@ -427,7 +427,7 @@ def test_a_function_that_writes_to_x_is_refused(write):
         write(x)
         return rosenbrock(x)
 
-    with pytest.raises(ValueError, match="writes to the x"):
+    with pytest.raises(ValueError, match="writes to its argument x"):
         minimize(fun, START)
 
 

@@ -207,8 +207,8 @@ def _box(bounds: Any, x0: Any, form: Structure, method: AnyMethod) -> Box | None
     """The bounds of the vector x; warns if x0 is outside."""
     if not isinstance(method, ProposingMethod):
         raise TypeError(
-            f"`minimize(bounds=..., method=...)`: {type(method).__name__} has no bounds. Use "
-            "'lazy', 'plane' or a scaling such as 'CGMR'."
+            f"`minimize(bounds=..., method=...)`: {type(method).__name__} does not support bounds. "
+            "Use 'lazy', 'plane' or a scaling such as 'CGMR'."
         )
     if type(form.start) is not Tensor:
         raise TypeError("`minimize(bounds=...)` is not supported with sharded parameters.")

@@ -218,8 +218,8 @@ class ScaledGD(Optimizer):
             self._kept = new
         if failure not in (None, Failure.STATIONARY):
             warnings.warn(
-                f"ScaledGD did not move: {failure.value} ({entry.step.trials} trials). "
-                "`optimizer.last_step.failure` says so too, and `last_step` has the numbers.",
+                f"`ScaledGD.step` did not move: {failure.value} ({entry.step.trials} trials). "
+                "`optimizer.last_step` has the numbers, and `last_step.failure` the reason.",
                 stacklevel=4,
             )
         return torch.tensor(point.value, dtype=objective.layout.dtype, device=point.x.device)
@@ -449,7 +449,7 @@ class ScaledGD(Optimizer):
             return
         if not isinstance(self.method, ProposingMethod):
             raise TypeError(
-                f"`ScaledGD`: {type(self.method).__name__} has no bounds. Use method 'lazy', "
+                f"`ScaledGD`: {type(self.method).__name__} does not support bounds. Use 'lazy', "
                 "'plane' or a scaling such as 'CGMR'."
             )
         parameters = self._trainable()
@@ -458,7 +458,7 @@ class ScaledGD(Optimizer):
         if not box.contains(x):
             layout.write(box.project(x), parameters)
             warnings.warn(
-                "`ScaledGD` got parameters outside of their bounds, and has moved them inside.",
+                "`ScaledGD` got parameters outside of their bounds and moved them to the bounds.",
                 stacklevel=3,
             )
 

@@ -127,9 +127,9 @@ def data(
     name: options.DataSet = None,
     data: options.Data = None,
 ) -> None:
-    """Say which data sets are here, whether their files are right, and how to get the others.
+    """List the data sets: which are present, whether their files are intact, how to get the others.
 
-    Unchecked: other bytes than ours, which may be as good; the reader checks what it holds.
+    Unchecked: the file is not the one we know, but may be valid; its reader checks the contents.
 
     Example: firstish data mushrooms --data ~/data
     """
@@ -145,7 +145,7 @@ def report(
 ) -> None:
     """Print the tables of a run folder, draw its figures and write its page.
 
-    While a run is going on in it, --out DIR shows the methods that have ended.
+    While a run is still writing to it, --out DIR reports the methods that have finished.
 
     Example: firstish report runs/digits-logistic
     """
@@ -154,7 +154,7 @@ def report(
 
 @app.command("list", cls=_Command)
 def list_all() -> None:
-    """Name the problems and the methods.
+    """List the problems and the methods.
 
     Example: firstish list
     """

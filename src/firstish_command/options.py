@@ -29,7 +29,7 @@ def completes(place: str) -> Callable[[str], list[str]]:
 ProblemName = Annotated[
     str,
     typer.Argument(
-        help="A problem; `firstish list` names them.", autocompletion=completes(PROBLEMS)
+        help="A problem; `firstish list` shows all.", autocompletion=completes(PROBLEMS)
     ),
 ]
 Method = Annotated[
@@ -59,7 +59,7 @@ Gtol = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the initial parameters.")]
 Subset = Annotated[
-    int | None, typer.Option(help="Use only so many rows.", min=1, show_default="all")
+    int | None, typer.Option(help="Use only this many rows.", min=1, show_default="all")
 ]
 Dtype = Annotated[str | None, typer.Option(help="float32 or float64.", show_default=_OWN)]
 Device = Annotated[str, typer.Option(help="Device to compute on.")]
@@ -77,7 +77,7 @@ Resume = Annotated[
     bool,
     typer.Option(
         "--resume",
-        help="Resume that folder; --method adds to its methods. Without --out: the unfinished "
+        help="Resume the run of that folder; --method adds methods. Without --out: the unfinished "
         "run of the problem in runs/, or the last one if all are finished.",
     ),
 ]
@@ -88,7 +88,7 @@ TensorBoard = Annotated[
 ChunkSize = Annotated[
     int | None,
     typer.Option(
-        help="Rows per chunk of a network's data: fewer save memory.", min=1, show_default=_OWN
+        help="Rows per chunk of a network's data: fewer use less memory.", min=1, show_default=_OWN
     ),
 ]
 ProcessorTime = Annotated[

@@ -342,7 +342,7 @@ class TestForms:
         assert not calls
 
     def test_a_method_without_bounds_says_so(self):
-        with pytest.raises(TypeError, match="FixedStep has no bounds"):
+        with pytest.raises(TypeError, match="FixedStep does not support bounds"):
             firstish.minimize(
                 rosenbrock,
                 torch.zeros(2),
@@ -513,7 +513,7 @@ class TestScaledGD:
 
     def test_parameters_outside_are_moved_with_a_warning(self):
         x = torch.nn.Parameter(torch.tensor([-1.0, 2.0]))
-        with pytest.warns(UserWarning, match="moved them inside"):
+        with pytest.warns(UserWarning, match="moved them to the bounds"):
             optimizer = firstish.ScaledGD([{"params": [x], "bounds": (0, 1)}])
         assert x.tolist() == [0, 1]
         with torch.no_grad():

@@ -345,7 +345,7 @@ def test_names_of_methods():
         parse_choice("sgd")
     with pytest.raises(ValueError, match="no step size to set"):
         parse_choice("cgmr@0.1")
-    with pytest.raises(ValueError, match="'fast' is no step size"):
+    with pytest.raises(ValueError, match="'fast' is not a step size"):
         parse_choice("adam@fast")
 
 

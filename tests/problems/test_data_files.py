@@ -117,7 +117,7 @@ def test_folders_in_order(tmp_path, monkeypatch):
 
 
 def test_folder_that_is_none(tmp_path, monkeypatch):
-    with pytest.raises(NotADirectoryError, match=r"`--data`.*no folder. Make it"):
+    with pytest.raises(NotADirectoryError, match=r"`--data`.*not a folder. Create it"):
         folders(tmp_path / "nowhere")
     monkeypatch.setenv("FIRSTISH_DATA", str(tmp_path / "nowhere"))
     with pytest.raises(NotADirectoryError, match="FIRSTISH_DATA names"):

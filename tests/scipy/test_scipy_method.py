@@ -463,7 +463,7 @@ def test_settings_of_the_method_are_options():
 
 
 def test_a_stepper_with_settings_besides_is_refused():
-    with pytest.raises(ValueError, match=r"has a stepper, LazyStep, .*besides: scaling"):
+    with pytest.raises(ValueError, match=r"has a stepper, LazyStep, .*`ScaledGradient`: scaling"):
         run(**EXACT, options={"stepper": firstish.LazyStep(), "scaling": "CG"})
 
 

@@ -74,7 +74,8 @@ def _is_end(thing: Any) -> bool:
 def _box_of_pairs(pairs: Pairs, x: Tensor, call: str) -> Box:
     if len(pairs) != x.numel():
         raise ValueError(
-            f"`{call}(bounds=...)` has {len(pairs)} pairs, but x has {x.numel()} entries."
+            f"`{call}(bounds=...)` has {len(pairs)} pairs, but x has {x.numel()} entries. Pass "
+            "one pair for each entry."
         )
     lower = [-math.inf if low is None else float(low) for low, _ in pairs]
     upper = [math.inf if high is None else float(high) for _, high in pairs]
@@ -143,4 +144,7 @@ def _check(box: Box, call: str) -> None:
             "one."
         )
     if (box.lower == math.inf).any() or (box.upper == -math.inf).any():
-        raise ValueError(f"`{call}(bounds=...)` excludes every number: inf below or -inf above.")
+        raise ValueError(
+            f"`{call}(bounds=...)` has a lower bound of inf or an upper bound of -inf, which "
+            "excludes every number. Pass None where there is no bound."
+        )

@@ -66,7 +66,8 @@ class MethodSpec:
         """The method for a problem."""
         if rate is None and self.needs_rate(instance):
             raise ValueError(
-                f"{self.label} has no step size on {problem.name}: no grid stayed finite."
+                f"{self.label} has no step size on {problem.name}: f was not finite with any of "
+                "its grid. Give one: METHOD@0.001."
             )
         return self.maker(problem, instance, rate)
 
@@ -288,7 +289,9 @@ def parse_choice(text: str) -> Choice:
     except ValueError:
         given = math.nan
     if not 0 < given < math.inf:
-        raise ValueError(f"`{text}`: {rate!r} is no step size. Write a number above 0, or 'paper'.")
+        raise ValueError(
+            f"`{text}`: {rate!r} is not a step size. Write a number above 0, or 'paper'."
+        )
     return Choice(name, given)
 
 
@@ -296,7 +299,10 @@ def fixed_rate(choice: Choice, problem: Problem) -> float | None:
     """The step size, where nothing has to be tuned; see `needs_tuning`."""
     if choice.rate == "paper":
         if choice.name not in problem.rates:
-            raise ValueError(f"The paper states no step size of {choice.name} for {problem.name}.")
+            raise ValueError(
+                f"The paper states no step size of {choice.name} for {problem.name}. Give a "
+                f"number: {choice.name}@0.01."
+            )
         return problem.rates[choice.name]
     return None if choice.rate is None else float(choice.rate)
 

@@ -145,9 +145,9 @@ class AutogradObjective(ABC):
         run = self._counted(x, graph)
         if not (torch.equal(x, given) or torch.equal(x.nan_to_num(), given.nan_to_num())):
             raise ValueError(
-                f"{self.loss_name} writes to the x that it is given, so that its value belongs to "
-                "another point. Compute the loss of x as it is: `x.clamp(min=0)` instead of "
-                "`x.clamp_(min=0)`, which changes x."
+                f"{self.loss_name} writes to its argument x, so that its value belongs to another "
+                "point. Use operations that leave x unchanged: `x.clamp(min=0)` instead of "
+                "`x.clamp_(min=0)`."
             )
         self.eps = max(self.eps, self.noise(run))
         if self._check:

@@ -216,10 +216,10 @@ class ClosureObjective(AutogradObjective):
         again = self.value(self.run(kept.x, graph=True), kept.x)
         if not abs(again - kept.value) <= 10 * self.eps * abs(kept.value):
             raise NondeterministicError(
-                "`ScaledGD(reuse_value=True)` is a promise that the loss is the same function in "
-                f"every step, but at the same parameters the last step's was {kept.value!r} and "
-                f"this step's is {again!r}. Use `reuse_value=False` where the batch changes, or "
-                "compute the loss of all of the data."
+                "`ScaledGD(reuse_value=True)` needs the same loss function in every step, but at "
+                f"the same parameters the last step's loss was {kept.value!r} and this step's is "
+                f"{again!r}. Use `reuse_value=False` if the batch changes, or compute the loss of "
+                "all of the data."
             )
 
     def _version(self) -> list[int]:
@@ -349,10 +349,10 @@ class ClosureObjective(AutogradObjective):
             return  # not conclusive here
         if not abs(change - slope) <= 0.2 * abs(slope):
             raise ValueError(
-                "The gradients that the closure leaves are not those of the loss it returns: that "
-                f"changes by {change:.3g} where they say {slope:.3g}. Return what `backward()` was "
-                "called on, and leave out gradient clipping (Lightning: `gradient_clip_val`) and "
-                "loss scaling."
+                "The gradients that the closure leaves are not those of the loss it returns: the "
+                f"loss changes by {change:.3g} where they predict {slope:.3g}. Return the loss "
+                "that `backward()` was called on, without gradient clipping (Lightning: "
+                "`gradient_clip_val`) and loss scaling."
             )
         self._confirmed = True
 

@@ -285,7 +285,7 @@ class ProductSelector:
         warnings.warn(
             "The Hessian-vector product by double backward contradicts the change of the gradient, "
             "so a second derivative in the loss is wrong or missing; products are gradient "
-            "differences from now on. Pass `product='double-backward'` to insist.",
+            "differences from now on. Pass `product='double-backward'` to use it anyway.",
             stacklevel=2,
         )
         return wrong

@@ -217,8 +217,8 @@ def _method(stepper: AnyMethod | str | None, settings: dict[str, Any]) -> AnyMet
     method = method_of(stepper, "scipy_method", word="stepper")
     if known:
         raise ValueError(
-            f"`options` has a stepper, {type(method).__name__}, and settings of `ScaledGradient` "
-            f"besides: {', '.join(known)}. Pass the settings to the stepper itself."
+            f"`options` has a stepper, {type(method).__name__}, and also settings of "
+            f"`ScaledGradient`: {', '.join(known)}. Pass the settings to the stepper itself."
         )
     return method
 

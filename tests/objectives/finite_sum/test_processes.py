@@ -114,7 +114,7 @@ def test_ranks_that_differ_are_refused_on_every_rank(tmp_path):
     assert "different models or settings: rank 0 differs from rank 1" in messages["model"]
     assert "different models or settings" in messages["decay"]
     assert "the starting point, parameter 'weight' of rank 1 is not rank 0's" in messages["start"]
-    assert "seed before it is built" in messages["start"]
+    assert "set the seed first" in messages["start"]
 
 
 def test_models_and_losses_that_differ_are_refused_by_name_on_every_rank(tmp_path):

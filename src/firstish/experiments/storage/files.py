@@ -99,13 +99,13 @@ def read_json(path: Path, *needed: str) -> dict[str, Any]:
     try:
         found = json.loads(content)
     except ValueError as error:
-        raise _damaged(path, f"it is no JSON: {error}") from None
+        raise _damaged(path, f"it is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise _damaged(path, "it holds no JSON object")
+        raise _damaged(path, "it is not a JSON object")
     if found.pop("check", None) is not None:
         body = content[: -len(_END % 0)]
         if content != body + (_END % zlib.crc32(body)).encode():
-            raise _damaged(path, "its check does not match")
+            raise _damaged(path, "its checksum does not match")
     if missing := [name for name in needed if name not in found]:
         raise _damaged(path, f"it has no {missing[0]!r}")
     return found

@@ -100,7 +100,7 @@ def end_of(path: Path) -> Mark:
     if not lines:
         return Mark()
     if not _is_sealed(lines):
-        raise DamagedError(f"{path} has no checks: an older version wrote it.", "Delete it.")
+        raise DamagedError(f"{path} has no checksums: an older version wrote it.", "Delete it.")
     return Mark(sum(map(len, lines)), int(lines[-1][-_LENGTH:][len(_START) :][:8], 16))
 
 
@@ -114,7 +114,7 @@ def _lines(path: Path, content: bytes, written: Mark | None) -> list[bytes]:
     for number, line in enumerate(lines, 1):
         check = zlib.crc32(line[:-_LENGTH], check)
         if line[-_LENGTH:] != _SEAL % check:
-            raise DamagedError(f"{path}, line {number}: damaged, its check is wrong.", _REMEDY)
+            raise DamagedError(f"{path}, line {number}: its checksum does not match.", _REMEDY)
     if written is not None and Mark(len(content), check) != written:
         raise DamagedError(f"{path}, line {len(lines) + 1}: missing.", _REMEDY)
     return lines
@@ -130,6 +130,6 @@ def _parsed(path: Path, number: int, line: bytes) -> dict[str, Any]:
     except ValueError:
         row = None
     if not isinstance(row, dict):
-        raise DamagedError(f"{path}, line {number}: no JSON object.", _REMEDY)
+        raise DamagedError(f"{path}, line {number}: not a JSON object.", _REMEDY)
     row.pop("check", None)
     return row

@@ -153,8 +153,8 @@ def check_same_data(chunks: Chunks, group: Group, call: str) -> None:
             difference = _difference(_fingerprints(chunks), _fingerprints(chunks))
     if group.any(difference is not None):
         raise NondeterministicError(
-            f"`{call}(data=...)` gives other data on a second pass "
-            f"({difference or 'on another rank'}). Look for shuffling, random augmentation in the "
+            f"`{call}(data=...)` gives different data on a second pass "
+            f"({difference or 'on another rank'}). Remove shuffling, random augmentation in the "
             "dataset or its transform, or an iterator that is used up."
         )
 

@@ -39,7 +39,10 @@ def estimate_max_lipschitz(
     point = objective.at(objective.initial() if x is None else x, 1)
     g, n = point.grad, objective.rows
     if point.grad_norm == 0:
-        raise ValueError("`estimate_max_lipschitz(x=...)` is a stationary point: g is zero there.")
+        raise ValueError(
+            "`estimate_max_lipschitz(x=...)` is a stationary point: the gradient is zero. Pass "
+            "another x."
+        )
     chosen = torch.arange(n) if rows >= n else draw(seed, 0.0, 0.0, rows, n)
     largest = 0.0
     for i in chosen:

@@ -90,8 +90,8 @@ def require_same(group: Group, mine: Described, call: str) -> None:
     ranks = ", ".join(map(str, others))
     raise ValueError(
         f"`{call}(process_group=...)` has ranks that differ: the {name} of rank {others[0]} is not "
-        f"rank 0's ({here or 'missing'}, not {theirs or 'missing'}; different in all: rank {ranks})"
-        ". Build the same on every rank: seed before it is built, or send rank 0's by "
+        f"rank 0's ({here or 'missing'}, not {theirs or 'missing'}; all ranks that differ: {ranks})"
+        ". Build the same on every rank: set the seed first, or send rank 0's by "
         "`torch.distributed.broadcast(tensor, 0)` for each of `model.state_dict().values()`."
     )
 

@@ -29,6 +29,6 @@ def _existing(folder: Path, owner: str) -> Path:
     folder = folder.expanduser()
     if not folder.is_dir():
         raise NotADirectoryError(
-            f"{owner} names {str(folder)!r}, which is no folder. Make it, or name another."
+            f"{owner} names {str(folder)!r}, which is not a folder. Create it, or name another."
         )
     return folder

@@ -34,7 +34,7 @@ def read_file(path: Path, file: File) -> Content:
             content = Content(str(path), stream.read(min(size, file.most) + 1))
     except OSError as error:
         raise DataError(
-            f"{path} cannot be read ({error.strerror}). Make it a file that you may read, or name "
+            f"{path} cannot be read ({error.strerror}). Make it readable, or name "
             "another folder with --data."
         ) from error
     check_bytes(content, file)

@@ -32,7 +32,7 @@ def members(archive: Content) -> Iterator[tuple[str, memoryview]]:
             return
         name, size = _name(header), _number(header, 124, 136)
         if _number(header, 148, 156) != sum(header[:148]) + sum(header[156:]) + 8 * ord(" "):
-            raise _broken(archive, at, "another sum of the header")
+            raise _broken(archive, at, "a header with a wrong checksum")
         if size is None or size > len(data) - at - _BLOCK:
             raise _broken(archive, at, "a size beyond the end")
         if header[156:157] in _REGULAR:
