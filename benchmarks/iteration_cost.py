@@ -32,6 +32,7 @@ from firstish.loop import Limits, Run
 BARS = {"digits logistic": 1.15, "MLP 784-100-100-10, 10,000 rows": 1.05}
 LAZY_BARS = {"digits logistic": 1.5, "MLP 784-100-100-10, 10,000 rows": 1.1}
 PAIRS = {"digits logistic": 10, "MLP 784-100-100-10, 10,000 rows": 100}  # when measuring begins
+NO_LIMITS = Limits()
 
 
 def digits_logistic() -> tuple[Callable[[Tensor], Tensor], Tensor]:
@@ -92,7 +93,7 @@ class Lazy:
         objective = firstish.FunctionObjective(self.loss, self.x0)
         run = Run(objective, self.x0, firstish.LazyStep(memory=100))
         for _ in range(self.pairs + 1):
-            run.advance(Limits())
+            run.advance(NO_LIMITS)
         return run
 
     def seconds(self, iterations: int) -> float:
@@ -102,7 +103,7 @@ class Lazy:
             if self.run.iterations > self.pairs + 40:
                 self.run = self._begin()
             start = time.perf_counter()
-            entry = self.run.advance(Limits())
+            entry = self.run.advance(NO_LIMITS)
             end = time.perf_counter()
             if isinstance(entry, firstish.Status):
                 self.run = self._begin()

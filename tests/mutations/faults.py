@@ -562,7 +562,7 @@ FAULTS = [
     Fault(
         "rows-overwritten",
         "methods/row_buffer.py",
-        "return longer if n == 0 or bool(longer[m, 0].isnan()) else None",
+        "return longer if n == 0 or math.isnan(longer[m, 0].item()) else None",
         "return longer",
         "a second step from one state overwrites the pairs of the first",
         LAZY + "test_rows_are_never_written_to_and_two_futures_of_one_state_both_stay",
@@ -570,8 +570,8 @@ FAULTS = [
     Fault(
         "rows-not-aligned",
         "methods/row_buffer.py",
-        "return max(1, math.ceil(len(row) / entries)) * entries",
-        "return len(row)",
+        "return max(1, -(-rows.shape[-1] // entries)) * entries",
+        "return rows.shape[-1]",
         "a resumed run may sum in another order",
         LAZY + "test_rows_begin_where_blas_sums_alike",
     ),
@@ -1190,7 +1190,7 @@ FAULTS = [
     Fault(
         "trials-outside-of-the-box",
         "bounds/bounded.py",
-        "x = self.box.project(straight)\n",
+        "x = self.box.rounded(straight)\n",
         "x = straight\n",
         "f is evaluated outside of the bounds",
         BOX + "test_f_is_never_evaluated_outside",

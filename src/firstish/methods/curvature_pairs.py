@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from firstish.linalg import add_combination, dots, norm, norm_and_cosine
 from firstish.methods.row_buffer import aligned, appended
@@ -108,8 +109,7 @@ class Pairs:
         if kept is None:
             return Pairs.first(new)
         m, change = len(kept), new.change.to(kept.S.dtype)
-        R = torch.zeros(m + 1, m + 1, dtype=torch.float64)
-        R[:m, :m] = kept.R
+        R = pad(kept.R, (0, 1, 0, 1))
         R[m, :m] = dots(kept.S, change)
         R[m, m] = new.cosine
         S = appended(kept.S, new.step.to(kept.S.dtype))

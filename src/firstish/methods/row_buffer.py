@@ -20,8 +20,9 @@ _LEAST = 8  # spare rows in new memory
 
 def appended(rows: Tensor | None, row: Tensor) -> Tensor:
     """The rows and one more."""
-    row = row.as_subclass(Tensor)
-    used = 0 if rows is None else len(rows)
+    if type(row) is not Tensor:
+        row = row.as_subclass(Tensor)
+    used = 0 if rows is None else rows.shape[0]
     longer = None if rows is None else _with_free_row(rows)
     if longer is None:
         spare = _spare_rows(used + max(_LEAST, used // 4), row)
@@ -34,7 +35,7 @@ def appended(rows: Tensor | None, row: Tensor) -> Tensor:
 
 def aligned(rows: Tensor) -> Tensor:
     """The rows as `appended` lays them out: copied if they are not, as those from a file."""
-    if rows.stride() == (_row_length(rows[0]), 1) and rows.data_ptr() % _LINE == 0:
+    if rows.stride() == (_row_length(rows), 1) and rows.data_ptr() % _LINE == 0:
         return rows
     return _spare_rows(len(rows), rows[0]).copy_(rows)
 
@@ -45,9 +46,10 @@ def _spare_rows(count: int, like: Tensor) -> Tensor:
     return spare[:, : len(like)]
 
 
-def _row_length(row: Tensor) -> int:
-    entries = _LINE // row.element_size()
-    return max(1, math.ceil(len(row) / entries)) * entries
+def _row_length(rows: Tensor) -> int:
+    """Of one row or several, in entries, with what separates it from the next."""
+    entries = _LINE // rows.element_size()
+    return max(1, -(-rows.shape[-1] // entries)) * entries
 
 
 def _with_free_row(rows: Tensor) -> Tensor | None:
@@ -56,4 +58,4 @@ def _with_free_row(rows: Tensor) -> Tensor | None:
     if end > rows.untyped_storage().nbytes():
         return None
     longer = rows.as_strided((m + 1, n), rows.stride(), rows.storage_offset())
-    return longer if n == 0 or bool(longer[m, 0].isnan()) else None
+    return longer if n == 0 or math.isnan(longer[m, 0].item()) else None
