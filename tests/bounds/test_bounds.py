@@ -197,8 +197,8 @@ def test_the_pairs_over_the_free_variables_are_those_of_the_block():
                 small = Pairs.first(part) if small is None else small.plus(part, 0.5, 9)
         g = torch.randn(9, generator=random)
         for scaled in (True, False):
-            R = FreeProducts.over(free, pairs, None).R
-            found = pairs.over(free, R, scaled).times(g * free, scaled)
+            here = FreeProducts.over(free.to(g.dtype), pairs, None)
+            found = pairs.over(here.free, here.R, scaled).times(g * free, scaled)
             assert not found[~free].any()
             assert torch.allclose(found[free], small.times(g[free], scaled), rtol=1e-9, atol=1e-12)
 
@@ -217,9 +217,9 @@ def test_the_products_over_the_free_variables_follow_pairs_and_bounds(memory):
         known = None if known is None else known.plus_newest(pairs)
         if k % 3 == 0:  # some are held and some released, one or nearly all
             free = free ^ (torch.rand(12, generator=random) < (0.1 if k % 2 else 0.8))
-        known = FreeProducts.over(free, pairs, known)
+        known = FreeProducts.over(free.to(s.dtype), pairs, known)
         exact = (pairs.Y[:, free] @ pairs.S[:, free].T).tril()
-        assert torch.equal(known.free, free)
+        assert torch.equal(known.free, free.to(s.dtype))
         assert torch.allclose(known.R.tril(), exact, rtol=0, atol=15 * 12 * EPS)
 
 

@@ -1214,7 +1214,7 @@ FAULTS = [
     Fault(
         "block-of-the-inverse",
         "methods/between_bounds.py",
-        "known = cls(torch.full_like(free, most), R)",
+        "base = cls(free, pairs.R[-m:, -m:] if most else pairs.R.new_zeros(m, m))",
         "return cls(free, pairs.R[-m:, -m:])",
         "a block of the inverse Hessian instead of the inverse of the block",
         BOX + "test_the_pairs_over_the_free_variables_are_those_of_the_block",
@@ -1222,8 +1222,8 @@ FAULTS = [
     Fault(
         "products-of-variables-just-held",
         "methods/between_bounds.py",
-        "if known is not None and changed == 0:",
-        "if known is not None:",
+        "        if not len(columns):\n",
+        "        if True:\n",
         "B counts on variables that are held since the last step",
         BOX + "test_the_products_over_the_free_variables_follow_pairs_and_bounds",
     ),

@@ -37,7 +37,7 @@ class FreeProducts:
     and Y. Both cost less than all products again.
 
     Args:
-        free: the mask of the free variables.
+        free: 1 for the free variables, 0 for the others.
         R: of the newest pairs: R[j, i] = <s_i, y_j> over these variables for i <= j.
     """
 
@@ -50,24 +50,25 @@ class FreeProducts:
 
         The fewest columns decide.
         """
-        changed = len(free) if known is None else int((known.free ^ free).count_nonzero())
-        if known is not None and changed == 0:
-            return known
-        size, m = int(free.count_nonzero()), _affordable(pairs)
-        if known is None or changed > min(size, len(free) - size):
-            most = 2 * size > len(free)
-            R = pairs.R[-m:, -m:] if most else pairs.R.new_zeros(m, m)
-            known = cls(torch.full_like(free, most), R)
-        return known._moved(free, pairs)
+        size = int(free.sum())
+        if known is not None:
+            change = free - known.free
+            columns = change.nonzero()[:, 0]
+            if len(columns) <= min(size, len(free) - size):
+                return known._changed(free, change, columns, pairs)
+        m, most = _affordable(pairs), 2 * size > len(free)
+        base = cls(free, pairs.R[-m:, -m:] if most else pairs.R.new_zeros(m, m))
+        change = free - 1 if most else free
+        return base._changed(free, change, change.nonzero()[:, 0], pairs)
 
-    def _moved(self, free: Tensor, pairs: Pairs) -> FreeProducts:
-        """The same over other variables."""
-        columns = (self.free ^ free).nonzero()[:, 0]
+    def _changed(self, free: Tensor, change: Tensor, columns: Tensor, pairs: Pairs) -> FreeProducts:
+        """With some variables released (the change of `free` is 1) and some held (it is -1)."""
+        if not len(columns):
+            return self
         newest = slice(-len(self.R), None)
-        S, Y = pairs.S[newest, columns], pairs.Y[newest, columns]
-        sign = free[columns].to(S.dtype).mul_(2).sub_(1)  # 1 for those released, -1 for those held
-        change = (Y * sign) @ S.t()
-        return FreeProducts(free, self.R + change.to("cpu", torch.float64))
+        S, Y = (rows[newest].index_select(1, columns) for rows in (pairs.S, pairs.Y))
+        more = torch.mm(Y.mul_(change[columns]), S.t())
+        return FreeProducts(free, self.R + more.to("cpu", torch.float64))
 
     def plus_newest(self, pairs: Pairs) -> FreeProducts:
         """With a row for the newest pair, which is not among these yet."""
@@ -129,9 +130,9 @@ def _over(
     """-B g over these variables, 0 for the others, and their products."""
     if free is None:
         return pairs.times(g, self_scaled).neg_(), None
-    products = FreeProducts.over(free, pairs, known)
-    here = pairs.over(free, products.R, self_scaled)
-    v = g * free
+    products = FreeProducts.over(free.to(g.dtype), pairs, known)
+    here = pairs.over(products.free, products.R, self_scaled)
+    v = g * products.free
     if here is None:
         return v.mul_(-pairs.newest_scale()), products
     return here.times(v, self_scaled).neg_(), products

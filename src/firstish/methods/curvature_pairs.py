@@ -142,7 +142,7 @@ class Pairs:
         too little of the free variables is omitted; None if all are.
 
         Args:
-            free: their mask.
+            free: 1 for them, 0 for the others.
             R: that of the newest pairs over them; only these pairs are used.
             self_scaled: as in `times`.
         """
@@ -154,9 +154,8 @@ class Pairs:
             if not len(rows):
                 return None
             kept, R = kept._rows(rows), R[rows][:, rows]
-        weights = free.to(self.S.dtype)
-        end = norm(kept.Y[0 if self_scaled else -1] * weights) ** 2
-        return Pairs(kept.S, kept.Y, R, kept.stretches, kept.taus, weights, (end, end))
+        end = norm(kept.Y[0 if self_scaled else -1] * free) ** 2
+        return Pairs(kept.S, kept.Y, R, kept.stretches, kept.taus, free, (end, end))
 
     def _rows(self, rows: Tensor) -> Pairs:
         """These pairs of them; their R is left to the caller."""

@@ -70,7 +70,7 @@ class LazyState:
         if self.free is None or self.free_R is None:
             return None
         R = self.free_R.to("cpu", torch.uint8).view(torch.float64)
-        return FreeProducts(self.free.to(torch.bool), R)
+        return FreeProducts(self.free, R)
 
     def with_free(self, known: FreeProducts | None) -> LazyState:
         """This state and what is known over the free variables."""
