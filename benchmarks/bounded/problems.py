@@ -1,4 +1,8 @@
-"""Problems with bounds: classical functions, quadratics with many active bounds, learning."""
+"""Problems with bounds: classical functions, quadratics with many active bounds, learning.
+
+`fits.py` and `larger.py` add to them. A problem that is not convex has five starts, for one start
+says little where there are several minima: the usual one, and four drawn around it or as it was.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +28,46 @@ class Problem:
     upper: Tensor
 
 
-PROBLEMS: dict[str, Callable[[], Problem]] = {}
+PROBLEMS: dict[str, Callable[[int], Problem]] = {}  # from the number of a start
+STARTS: dict[str, int] = {}  # how many each has
+SEVERAL = 5
 
 
-def problem(name: str, f: Callable[..., Tensor], start: object, low: object, high: object) -> None:
-    """Register a problem; numbers among the bounds stand for every variable."""
+def problem(
+    name: str,
+    f: Callable[..., Tensor],
+    start: object,
+    low: object,
+    high: object,
+    *,
+    convex: bool = False,
+    drawn: Callable[[torch.Generator], Tensor] | None = None,
+) -> None:
+    """Register a problem; numbers among the bounds stand for every variable.
 
-    def build() -> Problem:
+    Args:
+        name: of the problem.
+        f: the function.
+        start: the first start.
+        low: lower bounds.
+        high: upper bounds.
+        convex: True for one start only.
+        drawn: further starts; by default x0 + u (1 + |x0|) with u uniform in [-1, 1].
+    """
+
+    def build(k: int = 0) -> Problem:
         x = torch.as_tensor(start, dtype=f64)
+        if k and drawn is not None:
+            x = drawn(draw(1000 + k)).to(f64)
+        elif k:
+            x = x + (2 * torch.rand(len(x), generator=draw(1000 + k), dtype=f64) - 1) * (
+                1 + x.abs()
+            )
         lower, upper = (torch.as_tensor(end, dtype=f64).expand_as(x).clone() for end in (low, high))
         return Problem(f, x.clamp(lower, upper), lower, upper)
 
     PROBLEMS[name] = build
+    STARTS[name] = 1 if convex else SEVERAL
 
 
 def draw(seed: int) -> torch.Generator:
@@ -56,8 +88,9 @@ def rosenbrock(x: Tensor) -> Tensor:
 
 
 def wood(x: Tensor) -> Tensor:
-    a, b, c, d = x
-    return (
+    """Wood's function; of more than 4 variables the chained one."""
+    a, b, c, d = x[0:-3:2], x[1:-2:2], x[2:-1:2], x[3::2]
+    terms = (
         100 * (b - a**2) ** 2
         + (1 - a) ** 2
         + 90 * (d - c**2) ** 2
@@ -65,6 +98,7 @@ def wood(x: Tensor) -> Tensor:
         + 10.1 * ((b - 1) ** 2 + (d - 1) ** 2)
         + 19.8 * (b - 1) * (d - 1)
     )
+    return terms.sum()
 
 
 def beale(x: Tensor) -> Tensor:
@@ -91,10 +125,6 @@ def trigonometric(x: Tensor) -> Tensor:
     return ((len(x) - x.cos().sum() + k * (1 - x.cos()) - x.sin()) ** 2).sum()
 
 
-def chained_wood(x: Tensor) -> Tensor:
-    return sum((wood(x[i : i + 4]) for i in range(0, len(x) - 3, 2)), torch.zeros((), dtype=f64))
-
-
 problem("hs1", rosenbrock, [-2.0, 1.0], [-INF, -1.5], INF)
 problem("hs2", rosenbrock, [-2.0, 1.5], [-INF, 1.5], INF)
 problem("rosenbrock-10-above", rosenbrock, [-1.0] * 10, -INF, some(10, 3, 0.7, INF))
@@ -105,15 +135,22 @@ problem("rosenbrock-500-box", rosenbrock, [0.0] * 500, -0.5, some(500, 5, 0.3, 2
 problem("wood-above", wood, [-3.0, -1.0, -3.0, -1.0], -10.0, [10.0, 0.9, 10.0, 0.95])
 problem("wood-below", wood, [3.0, 3.0, 3.0, 3.0], [1.1, -INF, -INF, -INF], INF)
 problem("beale", beale, [1.0, 1.0], [0.6, 0.5], [10.0, 100.0])
-problem("powell-40", powell, [3.0, -1.0, 0.0, 1.0] * 10, [0.1, -20, -20, -20] * 10, 100.0)
+problem(
+    "powell-40", powell, [3.0, -1.0, 0.0, 1.0] * 10, [0.1, -20, -20, -20] * 10, 100.0, convex=True
+)
 problem("penalty-50", penalty, torch.arange(1, 51, dtype=f64), some(50, 2, 0.1, -INF), INF)
 problem(
-    "variably-30", variably_dimensioned, 1 - torch.arange(1, 31) / 30, -INF, some(30, 2, 0.5, INF)
+    "variably-30",
+    variably_dimensioned,
+    1 - torch.arange(1, 31) / 30,
+    -INF,
+    some(30, 2, 0.5, INF),
+    convex=True,
 )
 problem("trigonometric-20", trigonometric, [1 / 20] * 20, some(20, 3, 0.02, -1.0), 1.0)
 problem(
     "chained-wood-40",
-    chained_wood,
+    wood,
     [-3.0, -1.0] * 20,
     some(40, 4, -0.5, -INF),
     some(40, 3, 0.9, INF),
@@ -127,7 +164,7 @@ def quadratic(name: str, n: int, condition: float, width: float, seed: int) -> N
     Q = torch.linalg.qr(torch.randn(n, n, generator=draw(seed), dtype=f64))[0]
     H = Q @ torch.diag(torch.logspace(0, math.log10(condition), n, dtype=f64)) @ Q.T
     b = H @ torch.randn(n, generator=draw(seed + 1), dtype=f64)
-    problem(name, lambda x: x @ (H @ x) / 2 - b @ x, torch.zeros(n), -width, width)
+    problem(name, lambda x: x @ (H @ x) / 2 - b @ x, torch.zeros(n), -width, width, convex=True)
 
 
 def membrane(side: int, force: float) -> Callable[[Tensor], Tensor]:
@@ -169,12 +206,27 @@ for force in (2.0, 5.0, 20.0):
         torch.zeros(900),
         -to_boundary(30),
         to_boundary(30),
+        convex=True,
     )
-problem("torsion-70-5", membrane(70, 5.0), torch.zeros(4900), -to_boundary(70), to_boundary(70))
-problem("obstacle-30", membrane(30, -1.0), torch.ones(900), 0.3 * hills(30), 2000.0)
-problem("obstacle-50", membrane(50, -1.0), torch.ones(2500), 0.3 * hills(50), 2000.0)
+problem(
+    "torsion-70-5",
+    membrane(70, 5.0),
+    torch.zeros(4900),
+    -to_boundary(70),
+    to_boundary(70),
+    convex=True,
+)
+problem("obstacle-30", membrane(30, -1.0), torch.ones(900), 0.3 * hills(30), 2000.0, convex=True)
+problem("obstacle-50", membrane(50, -1.0), torch.ones(2500), 0.3 * hills(50), 2000.0, convex=True)
 for k, (rows, n) in enumerate([(60, 30), (200, 100), (100, 200), (500, 300), (400, 50)]):
-    problem(f"nnls-{rows}x{n}", random_least_squares(rows, n, 7 * k), torch.ones(n), 0.0, INF)
+    problem(
+        f"nnls-{rows}x{n}",
+        random_least_squares(rows, n, 7 * k),
+        torch.ones(n),
+        0.0,
+        INF,
+        convex=True,
+    )
 
 
 # Learning.
@@ -236,15 +288,55 @@ def inverse_heat(x: Tensor) -> Tensor:
 
 
 for seed in range(2):
-    problem(f"logistic-positive-{seed}", logistic(300, 40, 3 * seed), torch.zeros(40), 0.0, INF)
-    problem(f"poisson-{seed}", poisson(200, 30, 5 * seed), torch.ones(30), 0.0, INF)
-problem("logistic-box", logistic(500, 100, 31), torch.zeros(100), -0.3, 0.3)
-problem("poisson-200", poisson(600, 200, 41), torch.full((200,), 0.5), 0.0, INF)
-problem("nmf-40x30", factorisation(40, 30, 4, 1), torch.rand(280, generator=draw(3)), 0.0, INF)
-problem("nmf-60x60", factorisation(60, 60, 5, 2), torch.rand(600, generator=draw(4)), 0.0, INF)
+    problem(
+        f"logistic-positive-{seed}",
+        logistic(300, 40, 3 * seed),
+        torch.zeros(40),
+        0.0,
+        INF,
+        convex=True,
+    )
+    problem(f"poisson-{seed}", poisson(200, 30, 5 * seed), torch.ones(30), 0.0, INF, convex=True)
+problem("logistic-box", logistic(500, 100, 31), torch.zeros(100), -0.3, 0.3, convex=True)
+problem("poisson-200", poisson(600, 200, 41), torch.full((200,), 0.5), 0.0, INF, convex=True)
+problem(
+    "nmf-40x30",
+    factorisation(40, 30, 4, 1),
+    torch.rand(280, generator=draw(3)),
+    0.0,
+    INF,
+    drawn=lambda seed: torch.rand(280, generator=seed),
+)
+problem(
+    "nmf-60x60",
+    factorisation(60, 60, 5, 2),
+    torch.rand(600, generator=draw(4)),
+    0.0,
+    INF,
+    drawn=lambda seed: torch.rand(600, generator=seed),
+)
 problem("exponentials", exponentials, [1.0] * 5, 0.0, [10.0, 10.0, 10.0, 3.0, 10.0])
-problem("network-box", network(0), 0.3 * torch.randn(97, generator=draw(5)), -1.0, 1.0)
-signs = [-INF] * 84 + [0.0] * 12 + [-INF]
-problem("network-positive", network(1), 0.3 * torch.rand(97, generator=draw(6)), signs, INF)
-rate = [-INF] * 30 + [0.0], [INF] * 30 + [4.0]
-problem("inverse-heat", inverse_heat, [*torch.randn(30, generator=draw(7)).tolist(), 1.0], *rate)
+problem(
+    "network-box",
+    network(0),
+    0.3 * torch.randn(97, generator=draw(5)),
+    -1.0,
+    1.0,
+    drawn=lambda seed: 0.3 * torch.randn(97, generator=seed),
+)
+problem(
+    "network-positive",
+    network(1),
+    0.3 * torch.rand(97, generator=draw(6)),
+    [-INF] * 84 + [0.0] * 12 + [-INF],
+    INF,
+    drawn=lambda seed: 0.3 * torch.rand(97, generator=seed),
+)
+problem(
+    "inverse-heat",
+    inverse_heat,
+    [*torch.randn(30, generator=draw(7)).tolist(), 1.0],
+    [-INF] * 30 + [0.0],
+    [INF] * 30 + [4.0],
+    drawn=lambda seed: torch.cat([torch.randn(30, generator=seed), torch.ones(1)]),
+)

@@ -6,8 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
@@ -16,8 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
-import firstish
 from bounded.problems import Problem
+from firstish import FunctionObjective, LazyStep, PlaneStep, ScaledGradient
+from firstish.bounds.bounded import BoundedObjective
+from firstish.bounds.box import Box
+from firstish.loop import Entry, Limits, Run
+from firstish.methods.base import AnyMethod
+from firstish.objectives.base import Objective
 
 GTOL = 1e-10
 
@@ -26,26 +30,52 @@ class Enough(Exception):
     """Raised out of a solver when the budget is spent."""
 
 
-@dataclass(slots=True)
+class Seen(NamedTuple):
+    """What a solver has seen: oracle calls and seconds so far, f, |P(x - g) - x|."""
+
+    calls: float
+    seconds: float
+    value: float
+    optimality: float
+
+
 class Trace:
-    """When the best value fell: oracle calls, seconds of processor time, values."""
+    """What one run has seen inside the bounds, and where it was lowest.
 
-    calls: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    values: list[float] = field(default_factory=list)
+    Recording does not count as its time.
+    """
 
-    def add(self, calls: float, seconds: float, value: float) -> None:
-        if not self.values or value < self.values[-1]:
-            self.calls.append(calls)
-            self.seconds.append(seconds)
-            self.values.append(value)
+    def __init__(self, problem: Problem) -> None:
+        self.seen: list[Seen] = []
+        self.least, self.x = math.inf, problem.start
+        self.calls, self.seconds = 1.0, 0.0
+        self._box = Box(problem.lower, problem.upper)
+        self._start = time.process_time()
+
+    def add(self, calls: float, value: float, x: Tensor, g: Callable[[], Tensor]) -> None:
+        """An iterate, or every evaluation where a solver does not show its iterates."""
+        now = time.process_time()
+        if math.isfinite(value) and self._box.contains(x):
+            optimality = float(self._box.optimality(x, g()).norm())
+            self.seen.append(Seen(calls, now - self._start, value, optimality))
+            if value < self.least:
+                self.least, self.x = value, x.detach().clone()
+        self.calls, self.seconds = calls, now - self._start
+        self._start += time.process_time() - now
 
 
-def ours(method: str) -> Callable[[Problem, int], Trace]:
-    """`minimize(bounds=...)`."""
+Solver = Callable[[Problem, int], Trace]
+
+
+def ours(method: AnyMethod) -> Solver:
+    """A method of ours between bounds."""
 
     def run(p: Problem, budget: int) -> Trace:
-        return _minimize(p.f, p.start, method, budget, bounds=(p.lower, p.upper))
+        trace = Trace(p)
+        objective = FunctionObjective(p.f, p.start, check=False)
+        bounded = BoundedObjective(objective, Box(p.lower, p.upper))
+        _drive(trace, bounded, p.start, method, budget, lambda x: x)
+        return trace
 
     return run
 
@@ -67,43 +97,55 @@ def substituted(p: Problem, budget: int) -> Trace:
     z = torch.where(low, torch.log(torch.expm1(above)), p.start)
     z = torch.where(high, -torch.log(torch.expm1(below)), z)
     z = torch.where(both, torch.logit(share), z)
-    return _minimize(lambda z: p.f(x_of(z)), z, "lazy", budget)
-
-
-def _minimize(
-    f: Callable[[Tensor], Tensor], start: Tensor, method: str, budget: int, **more: Any
-) -> Trace:
-    objective = firstish.FunctionObjective(f, start, check=False)
-    trace, begin = Trace(), time.process_time()
-    trace.add(1, 0.0, f(start).item())
-
-    def see(progress: firstish.Progress) -> None:
-        trace.add(objective.meter.oracle_calls, time.process_time() - begin, progress.value)
-
-    firstish.minimize(
-        objective, start, method=method, gtol=GTOL, max_oracle_calls=budget, callback=see, **more
-    )
+    trace = Trace(p)
+    objective = FunctionObjective(lambda z: p.f(x_of(z)), z, check=False)
+    _drive(trace, objective, z, LazyStep(), budget, x_of, lambda x: gradient(p.f, x)[1])
     return trace
 
 
-def scipys(method: str, **options: Any) -> Callable[[Problem, int], Trace]:
-    """A method of `scipy.optimize.minimize`: f and g together are 2 calls."""
+def gradient(f: Callable[[Tensor], Tensor], x: Tensor) -> tuple[float, Tensor]:
+    """f and its gradient."""
+    leaf = x.detach().requires_grad_()
+    loss = f(leaf)
+    (g,) = torch.autograd.grad(loss, leaf)
+    return loss.item(), g
+
+
+def _drive(
+    trace: Trace,
+    objective: Objective,
+    start: Tensor,
+    method: AnyMethod,
+    budget: int,
+    x_of: Callable[[Tensor], Tensor],
+    g_of: Callable[[Tensor], Tensor] | None = None,
+) -> None:
+    """A run of ours, an iteration at a time; `g_of` where its gradient is not that of f."""
+    run = Run(objective, start, method)
+    limits = Limits(gtol=GTOL, max_oracle_calls=budget)
+    while True:
+        point = run.point
+        calls, x = point.meter.oracle_calls, x_of(point.x)
+        trace.add(calls, point.value, x, lambda: point.full_grad if g_of is None else g_of(x))  # noqa: B023
+        if not isinstance(run.advance(limits), Entry):
+            break
+
+
+def scipys(method: str, most: int | None = None, **options: Any) -> Solver:
+    """A method of `scipy.optimize.minimize`: f and g together are 2 calls, at most `most`."""
 
     def run(p: Problem, budget: int) -> Trace:
-        trace, calls, begin = Trace(), 0, time.process_time()
+        trace, calls = Trace(p), 0
+        limit = budget if most is None else min(budget, most)
 
         def fun(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             nonlocal calls
-            if calls >= budget:
+            if calls >= limit:
                 raise Enough
-            leaf = torch.from_numpy(x.copy()).requires_grad_()
-            loss = p.f(leaf)
-            (g,) = torch.autograd.grad(loss, leaf)
+            here = torch.from_numpy(x.copy())
+            value, g = gradient(p.f, here)
             calls += 2
-            value = loss.item()
-            trace.add(
-                calls, time.process_time() - begin, value if math.isfinite(value) else math.inf
-            )
+            trace.add(calls, value, here, lambda: g)
             return value, g.numpy()
 
         with suppress(Enough):
@@ -112,7 +154,7 @@ def scipys(method: str, **options: Any) -> Callable[[Problem, int], Trace]:
                 p.start.numpy(),
                 jac=True,
                 method=method,
-                bounds=scipy.optimize.Bounds(p.lower.numpy(), p.upper.numpy()),
+                bounds=scipy.optimize.Bounds(p.lower.numpy(), p.upper.numpy(), keep_feasible=True),
                 options=options,
             )
         return trace
@@ -122,17 +164,15 @@ def scipys(method: str, **options: Any) -> Callable[[Problem, int], Trace]:
 
 LONG = 10**6
 LBFGSB = {"maxiter": LONG, "maxfun": LONG, "ftol": 0.0, "gtol": GTOL}
-SOLVERS: dict[str, Callable[[Problem, int], Trace]] = {
-    "lazy": ours("lazy"),
-    "plane": ours("plane"),
-    "CGMR": ours("CGMR"),
-    "L-BFGS-B": scipys("L-BFGS-B", maxiter=LONG, maxfun=LONG, ftol=0.0, gtol=GTOL),
-    "L-BFGS-B, 100 pairs": scipys(
-        "L-BFGS-B", maxcor=100, maxiter=LONG, maxfun=LONG, ftol=0.0, gtol=GTOL
-    ),
+SOLVERS: dict[str, Solver] = {
+    "lazy": ours(LazyStep()),
+    "plane": ours(PlaneStep()),
+    "CGMR": ours(ScaledGradient()),
+    "L-BFGS-B": scipys("L-BFGS-B", **LBFGSB),
+    "L-BFGS-B, 100 pairs": scipys("L-BFGS-B", maxcor=100, **LBFGSB),
     "TNC": scipys("TNC", maxfun=LONG, ftol=0.0, xtol=0.0, gtol=GTOL),
+    "trust-constr": scipys("trust-constr", most=400, maxiter=LONG, gtol=GTOL, xtol=1e-14),
     "softplus or sigmoid": substituted,
 }
-SLOW: dict[str, Callable[[Problem, int], Trace]] = {  # up to seconds for each iteration
-    "trust-constr": scipys("trust-constr", maxiter=LONG, gtol=GTOL, xtol=1e-14),
-}
+SMALL = {"trust-constr": 100}
+"""The most variables that a solver is run on: trust-constr factorises dense matrices."""

@@ -198,7 +198,7 @@ def test_the_pairs_over_the_free_variables_are_those_of_the_block():
         g = torch.randn(9, generator=random)
         for scaled in (True, False):
             here = FreeProducts.over(free.to(g.dtype), pairs, None)
-            found = pairs.over(here.free, here.R, scaled).times(g * free, scaled)
+            found = pairs.over(here.free, here.R, here.shares, scaled).times(g * free, scaled)
             assert not found[~free].any()
             assert torch.allclose(found[free], small.times(g[free], scaled), rtol=1e-9, atol=1e-12)
 
@@ -221,6 +221,20 @@ def test_the_products_over_the_free_variables_follow_pairs_and_bounds(memory):
         exact = (pairs.Y[:, free] @ pairs.S[:, free].T).tril()
         assert torch.equal(known.free, free.to(s.dtype))
         assert torch.allclose(known.R.tril(), exact, rtol=0, atol=15 * 12 * EPS)
+        shares = (pairs.S[:, free] ** 2).sum(1)
+        assert torch.allclose(known.shares, shares, rtol=0, atol=15 * 12 * EPS)
+
+
+def test_a_pair_of_held_variables_is_omitted():
+    """y_F of a step that moved mostly others is not H_FF s_F: here it shows a tenth of it."""
+    free = torch.tensor([1.0, 1.0, 0.0])
+    clean = pair(torch.tensor([1.0, 0.0, 0.0]), torch.tensor([2.0, 0.0, 1.0]), POSITIVE)
+    other = pair(torch.tensor([0.0, 1.0, 5.0]), torch.tensor([0.0, 0.2, 20.0]), POSITIVE)
+    pairs = Pairs.first(clean).plus(other, 1.0, 5)
+    known = FreeProducts.over(free, pairs, None)
+    here = pairs.over(free, known.R, known.shares, True)
+    assert len(here) == 1
+    assert here.times(torch.tensor([1.0, 1.0, 0.0])).tolist() == pytest.approx([0.5, 0.5, 0.0])
 
 
 class TestDegenerate:

@@ -1214,10 +1214,18 @@ FAULTS = [
     Fault(
         "block-of-the-inverse",
         "methods/between_bounds.py",
-        "base = cls(free, pairs.R[-m:, -m:] if most else pairs.R.new_zeros(m, m))",
-        "return cls(free, pairs.R[-m:, -m:])",
+        "base = cls(free, R, R.new_full((m,), float(most)))",
+        "return cls(free, pairs.R[-m:, -m:], R.new_ones(m))",
         "a block of the inverse Hessian instead of the inverse of the block",
         BOX + "test_the_pairs_over_the_free_variables_are_those_of_the_block",
+    ),
+    Fault(
+        "pairs-of-held-variables",
+        "methods/curvature_pairs.py",
+        "        shown &= shares >= SHARE\n",
+        "",
+        "steps of held variables count as curvature of the free ones",
+        BOX + "test_a_pair_of_held_variables_is_omitted",
     ),
     Fault(
         "products-of-variables-just-held",

@@ -39,10 +39,12 @@ class FreeProducts:
     Args:
         free: 1 for the free variables, 0 for the others.
         R: of the newest pairs: R[j, i] = <s_i, y_j> over these variables for i <= j.
+        shares: |s|^2 of each pair over these variables; over all it is 1.
     """
 
     free: Tensor
     R: Tensor
+    shares: Tensor
 
     @classmethod
     def over(cls, free: Tensor, pairs: Pairs, known: FreeProducts | None) -> FreeProducts:
@@ -57,7 +59,8 @@ class FreeProducts:
             if len(columns) <= min(size, len(free) - size):
                 return known._changed(free, change, columns, pairs)
         m, most = _affordable(pairs), 2 * size > len(free)
-        base = cls(free, pairs.R[-m:, -m:] if most else pairs.R.new_zeros(m, m))
+        R = pairs.R[-m:, -m:] if most else pairs.R.new_zeros(m, m)
+        base = cls(free, R, R.new_full((m,), float(most)))
         change = free - 1 if most else free
         return base._changed(free, change, change.nonzero()[:, 0], pairs)
 
@@ -67,8 +70,9 @@ class FreeProducts:
             return self
         newest = slice(-len(self.R), None)
         S, Y = (rows[newest].index_select(1, columns) for rows in (pairs.S, pairs.Y))
-        more = torch.mm(Y.mul_(change[columns]), S.t())
-        return FreeProducts(free, self.R + more.to("cpu", torch.float64))
+        signs = change[columns]
+        more = torch.mm(Y.mul_(signs), S.t()).to("cpu", torch.float64)
+        return FreeProducts(free, self.R + more, self.shares + dots(S.square_(), signs))
 
     def plus_newest(self, pairs: Pairs) -> FreeProducts:
         """With a row for the newest pair, which is not among these yet."""
@@ -77,7 +81,8 @@ class FreeProducts:
         R = self.R.new_zeros(old + 1, old + 1)
         R[:old, :old] = self.R[first:, first:]
         R[old] = dots(pairs.S[-old - 1 :], pairs.Y[-1] * self.free)
-        return FreeProducts(self.free, R)
+        share = dots(pairs.S[-1:].square(), self.free)
+        return FreeProducts(self.free, R, torch.cat([self.shares[first:], share]))
 
 
 def _affordable(pairs: Pairs) -> int:
@@ -131,7 +136,7 @@ def _over(
     if free is None:
         return pairs.times(g, self_scaled).neg_(), None
     products = FreeProducts.over(free.to(g.dtype), pairs, known)
-    here = pairs.over(products.free, products.R, self_scaled)
+    here = pairs.over(products.free, products.R, products.shares, self_scaled)
     v = g * products.free
     if here is None:
         return v.mul_(-pairs.newest_scale()), products

@@ -43,6 +43,7 @@ from firstish.methods.row_buffer import aligned, appended
 
 POSITIVE = 1e-8  # least cosine of the angle between the changes of x and g
 LEAST = 10  # pairs that are kept however long they are
+SHARE = 0.5  # least part of a step, |s_F|^2/|s|^2, in the free variables
 SHOWN = 1e-6  # least part of a pair, <s_F,y_F>/(|s||y|), in the free variables
 
 
@@ -135,20 +136,23 @@ class Pairs:
         """<s,y>/<y,y> of the newest pair."""
         return float(self.R[-1, -1]) / self.stretches[-1]
 
-    def over(self, free: Tensor, R: Tensor, self_scaled: bool) -> Pairs | None:
+    def over(self, free: Tensor, R: Tensor, shares: Tensor, self_scaled: bool) -> Pairs | None:
         """The pairs of the free variables: R and the products are over these alone.
 
-        For a pair whose step left the others where they were, H_FF s_F = y_F. A pair that shows
-        too little of the free variables is omitted; None if all are.
+        For a pair whose step left the others where they were, H_FF s_F = y_F. A pair whose step was
+        mostly one of the others is omitted, for their part of y_F is not known, and so is one that
+        shows too little curvature of the free variables. None if all are.
 
         Args:
             free: 1 for them, 0 for the others.
             R: that of the newest pairs over them; only these pairs are used.
+            shares: |s_F|^2/|s|^2 of these.
             self_scaled: as in `times`.
         """
         kept = self.newest(len(R))
         assert kept is not None
         shown = R.diagonal() > max(SHOWN, 100 * torch.finfo(self.S.dtype).eps)
+        shown &= shares >= SHARE
         if not shown.all():
             rows = shown.nonzero()[:, 0]
             if not len(rows):

@@ -41,7 +41,7 @@ class LazyState:
         taus: likewise.
         cuts: how many steps in a row, up to the one from x, were cut deeply.
         free: with bounds, see `FreeProducts`; None if no variable was held.
-        free_R: its R, as bytes.
+        free_R: its R and, in the last column, its shares; as bytes.
     """
 
     x: Tensor | None = None
@@ -69,14 +69,15 @@ class LazyState:
         """What is known over the free variables, if some were held."""
         if self.free is None or self.free_R is None:
             return None
-        R = self.free_R.to("cpu", torch.uint8).view(torch.float64)
-        return FreeProducts(self.free, R)
+        table = self.free_R.to("cpu", torch.uint8).view(torch.float64)
+        return FreeProducts(self.free, table[:, :-1], table[:, -1])
 
     def with_free(self, known: FreeProducts | None) -> LazyState:
         """This state and what is known over the free variables."""
         if known is None:
             return self
-        return replace(self, free=known.free, free_R=known.R.view(torch.uint8))
+        table = torch.cat([known.R, known.shares[:, None]], dim=1)
+        return replace(self, free=known.free, free_R=table.view(torch.uint8))
 
     def pairs(self) -> Pairs | None:
         """The pairs; None if there are none."""

@@ -91,6 +91,39 @@ def equal_linear(rank, group):
     yield "linear", tell(linear(share, group))
 
 
+BOXES = {"far": (-100.0, 100.0), "active": (-0.02, 0.03)}
+METHODS = ("lazy", "plane", "CGMR")
+
+
+def between(objective, bounds, method):
+    """x after a few steps, and at the end of a run between bounds."""
+    start = objective.initial().clamp(*bounds)
+    few = firstish.minimize(
+        objective, start, bounds=bounds, method=method, gtol=0, max_iterations=5
+    )
+    whole = firstish.minimize(objective, start, bounds=bounds, method=method, gtol=1e-9)
+    return {
+        "few": few.x.tolist(),
+        "active": [row.active for row in few.history],
+        "x": whole.x.tolist(),
+        "success": whole.success,
+    }
+
+
+def bounded(rank, group):
+    """A convex problem, uneven shards, every method; the last case has bounds that differ."""
+    share = slice(0, 20) if rank == 0 else slice(20, ROWS)
+    for name, bounds in BOXES.items():
+        for method in METHODS:
+            yield [name, method], between(build("logistic", share, group), bounds, method)
+            yield [name, method, "linear"], between(linear(share, group), bounds, method)
+    objective = build("logistic", share, group)
+    try:
+        firstish.minimize(objective, objective.initial(), bounds=(-5.0 - rank, 5.0))
+    except ValueError as error:
+        yield "different", str(error)
+
+
 def stop(rank, group):
     """Rank 0's clock and callback decide for all; their own would differ."""
     objective = build("mlp", slice(rank, None, 2), group)

@@ -83,6 +83,27 @@ def test_a_linear_model_in_two_processes_equals_one(tmp_path):
     assert mine["steps"] == theirs["steps"]
 
 
+def test_two_processes_equal_one_between_bounds(tmp_path):
+    zero, one = both("bounded", tmp_path)
+    assert zero == one  # to the bit, also which variables are held
+    *cases, (_, refused) = zero
+    assert len(cases) == 12
+    assert "bounds: rank 0 differs from rank 1" in refused
+    for (name, method, *rest), theirs in cases:
+        objective = ranks.linear(slice(None)) if rest else ranks.build("logistic", slice(None))
+        mine = ranks.between(objective, ranks.BOXES[name], method)
+        assert mine["success"]
+        assert theirs["success"]
+        assert mine["active"] == theirs["active"]
+        close(mine["few"], theirs["few"], 1e-10)  # five steps from sums in another order
+        # Both ends meet |P(x - g) - x| <= 1e-9; the Hessian is at least the weight decay, 1e-2.
+        assert max(abs(a - b) for a, b in zip(mine["x"], theirs["x"], strict=True)) <= 2e-7
+        low, high = ranks.BOXES[name]
+        at_bound = [x in (low, high) for x in theirs["x"]]
+        assert any(at_bound) == (name == "active")
+        assert at_bound == [x in (low, high) for x in mine["x"]]
+
+
 def test_ranks_stop_together(tmp_path):
     zero, one = both("stop", tmp_path)
     assert zero == one
