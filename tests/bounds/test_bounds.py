@@ -17,7 +17,7 @@ from firstish import FunctionObjective, LazyStep, PlaneStep, ScaledGradient
 from firstish.bounds.bounded import BoundedObjective
 from firstish.bounds.box import Box
 from firstish.methods.between_bounds import FreeProducts
-from firstish.methods.curvature_pairs import POSITIVE, Pairs, pair
+from firstish.methods.curvature_pairs import LEAST, POSITIVE, Pairs, pair
 from firstish.objectives.linear.families import LeastSquares
 
 METHODS = ["lazy", "plane", "CGMR", "MR", "GM", "DY"]
@@ -235,6 +235,23 @@ def test_a_pair_of_held_variables_is_omitted():
     here = pairs.over(free, known.R, known.shares, True)
     assert len(here) == 1
     assert here.times(torch.tensor([1.0, 1.0, 0.0])).tolist() == pytest.approx([0.5, 0.5, 0.0])
+
+
+def test_an_old_pair_counts_only_if_the_free_variables_moved_alone():
+    H = quadratic(6, 30)[1]
+    random = torch.Generator().manual_seed(2)
+    free = (torch.arange(30) < 25).to(torch.float64)
+    pairs, alone = None, []
+    for k in range(LEAST + 8):
+        s = torch.randn(30, generator=random)
+        alone.append(k % 2 == 0)
+        s = s * free if alone[-1] else s
+        new = pair(s, H @ s, POSITIVE)
+        pairs = Pairs.first(new) if pairs is None else pairs.plus(new, 1.0, 99)
+    known = FreeProducts.over(free, pairs, None)
+    assert float(known.shares.min()) > 0.5
+    here = pairs.over(free, known.R, known.shares, True)
+    assert len(here) == sum(alone[:-LEAST]) + LEAST
 
 
 class TestDegenerate:

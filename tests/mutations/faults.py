@@ -1222,10 +1222,18 @@ FAULTS = [
     Fault(
         "pairs-of-held-variables",
         "methods/curvature_pairs.py",
-        "        shown &= shares >= SHARE\n",
-        "",
+        "(R.diagonal() > max(SHOWN, noise)) & (shares >= SHARE)",
+        "R.diagonal() > max(SHOWN, noise)",
         "steps of held variables count as curvature of the free ones",
         BOX + "test_a_pair_of_held_variables_is_omitted",
+    ),
+    Fault(
+        "old-pairs-of-held-variables",
+        "methods/curvature_pairs.py",
+        "        shown[:-LEAST] &= shares[:-LEAST] >= 1 - max(ALONE, noise)\n",
+        "",
+        "old steps that moved held variables too count as curvature of the free ones",
+        BOX + "test_an_old_pair_counts_only_if_the_free_variables_moved_alone",
     ),
     Fault(
         "products-of-variables-just-held",
