@@ -254,6 +254,20 @@ def test_an_old_pair_counts_only_if_the_free_variables_moved_alone():
     assert len(here) == sum(alone[:-LEAST]) + LEAST
 
 
+def test_pairs_rounded_to_float32_between_bounds():
+    """Six pairs fill the memory; the products over the free variables go on in float32."""
+    f, _, _ = quadratic(8)
+    method = LazyStep(memory=30, max_bytes=6 * 2 * 20 * 8)
+    result = firstish.minimize(
+        f, torch.zeros(20), method=method, bounds=(-0.3, 0.4), gtol=1e-8, max_iterations=300
+    )
+    assert result.success
+    assert max(row.pairs for row in result.history[:-1]) > 6
+    assert max(row.active for row in result.history[:-1]) > 0
+    exact = firstish.minimize(f, torch.zeros(20), bounds=(-0.3, 0.4), gtol=1e-8)
+    assert float((result.x - exact.x).abs().max()) < 1e-7  # the least eigenvalue is 1
+
+
 class TestDegenerate:
     @pytest.mark.parametrize("method", METHODS)
     def test_all_bounds_equal(self, method):

@@ -37,7 +37,7 @@ class FreeProducts:
     and Y. Both cost less than all products again.
 
     Args:
-        free: 1 for the free variables, 0 for the others.
+        free: 1 for the free variables, 0 for the others, in the dtype of S.
         R: of the newest pairs: R[j, i] = <s_i, y_j> over these variables for i <= j.
         shares: |s|^2 of each pair over these variables; over all it is 1.
     """
@@ -54,7 +54,7 @@ class FreeProducts:
         """
         size = int(free.sum())
         if known is not None:
-            change = free - known.free
+            change = free - known.free.to(free.dtype)
             columns = change.nonzero()[:, 0]
             if len(columns) <= min(size, len(free) - size):
                 return known._changed(free, change, columns, pairs)
@@ -80,9 +80,10 @@ class FreeProducts:
         first = len(self.R) - old
         R = self.R.new_zeros(old + 1, old + 1)
         R[:old, :old] = self.R[first:, first:]
-        R[old] = dots(pairs.S[-old - 1 :], pairs.Y[-1] * self.free)
-        share = dots(pairs.S[-1:].square(), self.free)
-        return FreeProducts(self.free, R, torch.cat([self.shares[first:], share]))
+        free = self.free.to(pairs.S.dtype)
+        R[old] = dots(pairs.S[-old - 1 :], pairs.Y[-1] * free)
+        share = dots(pairs.S[-1:].square(), free)
+        return FreeProducts(free, R, torch.cat([self.shares[first:], share]))
 
 
 def _affordable(pairs: Pairs) -> int:
@@ -135,7 +136,7 @@ def _over(
     """-B g over these variables, 0 for the others, and their products."""
     if free is None:
         return pairs.times(g, self_scaled).neg_(), None
-    products = FreeProducts.over(free.to(g.dtype), pairs, known)
+    products = FreeProducts.over(free.to(pairs.S.dtype), pairs, known)
     here = pairs.over(products.free, products.R, products.shares, self_scaled)
     v = g * products.free
     if here is None:
