@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
 from torch import nn
 
 
@@ -23,6 +22,5 @@ def unchanged(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
-        with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
+        for buffer, before in buffers:
+            buffer.detach().copy_(before)  # no_grad() would stay on after a Ctrl-C at its end
