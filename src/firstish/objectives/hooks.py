@@ -195,16 +195,32 @@ def _that_draw(evaluate: Callable[[], object]) -> list[nn.Module]:
         if hasattr(here, "inside") and not before.pop().same_as(RandomState.capture()):
             found.append(module)
 
-    with alone(), ignored("Using `torch.compile.*global hooks"):
-        hooks: list[RemovableHandle] = []
-        try:
-            hooks.append(register_module_forward_pre_hook(enter))  # in one line: see above
-            hooks.append(register_module_forward_hook(leave))
-            evaluate()
-        finally:
-            for hook in hooks:
-                hook.remove()
+    with ignored("Using `torch.compile.*global hooks"):
+        _evaluate_with_hooks(
+            evaluate,
+            lambda: register_module_forward_pre_hook(enter),
+            lambda: register_module_forward_hook(leave),
+        )
     return found
+
+
+def _evaluate_with_hooks(
+    evaluate: Callable[[], object], *register: Callable[[], RemovableHandle]
+) -> None:
+    """Evaluate with global hooks, which are gone after it, whenever Ctrl-C comes."""
+    hooks: list[RemovableHandle] = []
+    with alone():
+        try:
+            try:
+                for hook in register:
+                    hooks.append(hook())  # in one line: see above
+                evaluate()
+            finally:
+                for handle in hooks:
+                    handle.remove()
+        finally:  # of a Ctrl-C in the lines before
+            for handle in hooks:
+                handle.remove()
 
 
 class _Call(NamedTuple):
@@ -221,12 +237,7 @@ def _calls(evaluate: Callable[[], object]) -> list[_Call]:
         if hasattr(here, "inside"):
             calls.append(_Call(module, _copies(args), _copies((output,))))
 
-    with alone():
-        hook = register_module_forward_hook(note)
-        try:
-            evaluate()
-        finally:
-            hook.remove()
+    _evaluate_with_hooks(evaluate, lambda: register_module_forward_hook(note))
     return calls
 
 
