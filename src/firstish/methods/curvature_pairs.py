@@ -44,7 +44,7 @@ from firstish.methods.row_buffer import aligned, appended
 POSITIVE = 1e-8  # least cosine of the angle between the changes of x and g
 LEAST = 10  # pairs that are kept however long they are
 SHARE = 0.5  # least part of a step, |s_F|^2/|s|^2, in the free variables
-ALONE = 1e-9  # 1 less that part: the free variables moved alone
+ALONE = 1e-2  # 1 less that part: the free variables moved all but alone
 SHOWN = 1e-6  # least part of a pair, <s_F,y_F>/(|s||y|), in the free variables
 
 
@@ -143,7 +143,7 @@ class Pairs:
         For a pair whose step left the others where they were, H_FF s_F = y_F. In the y_F of another
         step is the effect of the others: such a pair is used only if it is one of the newest and
         its step was mostly one of the free variables. (With all of them, a non-negative least
-        squares problem in 1,000 variables took five times as many calls.) Nor is a pair used that
+        squares problem in 1,000 variables took three times as many calls.) Nor is a pair used that
         shows too little curvature of the free variables. None if no pair is left.
 
         Args:
