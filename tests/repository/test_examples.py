@@ -21,6 +21,7 @@ EXAMPLES = {
     "logistic_at_scale.py": ([], ["--rows", "5000"]),
     "last_layer.py": ([], []),
     "own_method.py": ([], []),
+    "own_problem.py": ([], ["run", "valley", "--method=cautious", "--method=lazy", "--budget=300"]),
     "curvature_panel.py": ([], ["--iterations", "12", "--plot", "curvature.png"]),
     "two_processes.py": (UNDER_TORCHRUN, ["--rows", "2000", "--iterations", "4"]),
 }
@@ -62,6 +63,10 @@ SAYS = {
         r"^Relaxed\(\) +CONVERGED",
         r"^Relaxed\(relaxation=1\.0\) +CONVERGED +(\d+) calls(.|\n)*^CG +CONVERGED +\1 calls",
         r"^lazy +CONVERGED",
+    ],
+    "own_problem.py": [
+        r"^Cautious +f \d+\.\d+ .* budget spent",
+        r"^Lazy step, the default, took \d+ oracle calls to",
     ],
     "curvature_panel.py": [
         r"[│|] 11 +[│|] \d",  # the last row of the table, without a terminal

@@ -101,9 +101,13 @@ def test_every_page_is_in_the_navigation():
         ("curvature", "Curvature of a model"),
         ("resume", "resume"),
         ("machines", "machines"),
+        ("L-BFGS", "Coming from"),
+        ("float64", "float64"),
+        ("BatchNorm", "Batch normalisation"),
+        ("command line", "Command line"),
     ],
 )
-def test_ten_questions_are_one_link_away_from_the_start(question, heading):
+def test_common_questions_are_one_link_away_from_the_start(question, heading):
     """A row of the start page links to the heading that answers it."""
     start = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     (row,) = [r for r in re.findall(r"^\| (.*) \|$", start, re.M) if question in r.split(" | ")[0]]

@@ -110,16 +110,12 @@ class LazyStep(ProposingMethod[LazyState]):
     The first step is along -g, of length 2|f|/|g|: the minimiser of a parabola whose minimum is 0,
     as it nearly is for sums of squares and many losses. Where that is too short, f follows its
     tangent and the step is lengthened. It needs no product and does not depend on the units of f
-    and x. Five others were tried on the test functions of the race that are not held out,
-    most of which do have a minimum near 0. To 1e-6, a length of min(1, |g|) took 6 % more calls
-    there and a product with the GM scale 12 % more. It is not best everywhere: breast cancer took
-    124 calls, with min(1, |g|) 113 and with the product 118.
+    and x.
 
-    A tau above 1 shrinks B, and is taken only after five steps in a row that were cut below 0.3:
-    B is then too large everywhere. In strongly nonconvex regions, as at the start of a
-    physics-informed network, taus below 1 can enlarge B until every step overshoots; before this
-    rule such runs stayed on a plateau. Taken always, taus above 1 cost 11 % more calls on the
-    test functions that are not held out.
+    The factor tau that rescales the older pairs is at most 1, except after five steps in a row that
+    were cut below 0.3: B is then too large everywhere, and a tau above 1 shrinks it.
+
+    docs/beyond.md has the formulas and the measurements behind these choices.
 
     Points keep no graph for products that are rarely made. One made all the same evaluates again,
     for the same 2 oracle calls: a gradient difference, 2 passes, unless the objective was told
@@ -127,8 +123,7 @@ class LazyStep(ProposingMethod[LazyState]):
 
     Args:
         memory: how many pairs are kept at most, each of two vectors as long as x. "auto": as many
-            as `max_bytes` allow, but at least 10 and at most 2n + 100 for n variables. (Measured,
-            pairs beyond n still help: on small problems and on physics-informed networks.)
+            as `max_bytes` allow, but at least 10 and at most 2n + 100 for n variables.
         self_scaled: whether older pairs are rescaled. `LazyStep(memory=10, self_scaled=False)` has
             the direction of textbook L-BFGS.
         max_bytes: memory for the pairs' vectors, by default 128 MiB; of vectors spread over
