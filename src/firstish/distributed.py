@@ -7,7 +7,6 @@ the bit, so that all ranks take the same branch.
 from __future__ import annotations
 
 import os
-import warnings
 import weakref
 import zlib
 from collections import deque
@@ -21,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from firstish.errors import RankError
+from firstish.interface.warn import warn
 
 T = TypeVar("T")
 
@@ -171,12 +171,11 @@ def warn_if_not_joined(call: str) -> None:
         variable = os.environ.get("WORLD_SIZE", "1")
         size = int(variable) if variable.isdecimal() else 1  # otherwise not set by torchrun
     if size > 1:
-        warnings.warn(
+        warn(
             f"`{call}(...)` has no `process_group=...`, and this is one of {size} processes: each "
             "minimises over its own rows alone. To join them, call "
             "`torch.distributed.init_process_group(...)` first, then pass "
-            "`process_group=torch.distributed.group.WORLD`.",
-            stacklevel=3,
+            "`process_group=torch.distributed.group.WORLD`."
         )
 
 

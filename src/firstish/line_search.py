@@ -115,6 +115,7 @@ class Found(Generic[T]):
         trials: how many were made.
         denied: True if f did not approach its tangent as alpha shrank: the slope is not that of f.
         finite: False if f was not finite at any trial.
+        unresolved: True if rounding of numbers of size 1 explains that f did not fall.
     """
 
     trial: T | None
@@ -122,6 +123,51 @@ class Found(Generic[T]):
     trials: int
     denied: bool = False
     finite: bool = True
+    unresolved: bool = False
+
+
+class Rejected(Generic[T]):
+    """What the rejected trials of a search show of f and its slope.
+
+    Args:
+        phi: the line search function.
+        alpha: the first trial.
+    """
+
+    def __init__(self, phi: LineFunction[T], alpha: float) -> None:
+        self.denied = self.finite = False
+        self._phi = phi
+        self._last, self._last_alpha = math.inf, alpha
+        self._changes: list[tuple[float, float, float]] = []  # alpha, of f, of its tangent
+
+    def add(self, alpha: float, trial: T) -> None:
+        """Take note of a trial that moved x."""
+        phi = self._phi
+        short = phi.shortfall(alpha, trial)
+        if short is None:
+            return
+        self.denied = short > self._last * (1 + alpha / self._last_alpha) / 2
+        self._last, self._last_alpha = short, alpha
+        self._changes.append((alpha, trial.value - phi.value, phi.slope_to(alpha, trial) * alpha))
+
+    def unresolved(self) -> bool:
+        """True if rounding explains the last trials, though |f| is so small that it seems not to.
+
+        A loss near 0 is computed from terms of size 1, and its error is theirs. So changes of f
+        below that error mean nothing, unless they are proportional to alpha, as those of an f in
+        other units are.
+        """
+        last = self._changes[-3:]
+        error = TELLING * self._phi.eps * max(1.0, abs(self._phi.value))
+        if not last or any(max(abs(change), abs(linear)) > error for _, change, linear in last):
+            return False
+        slopes = [change / alpha for alpha, change, _ in last]
+        spread = max(slopes) - min(slopes)
+        return len(slopes) < 3 or spread >= 0.5 * max(map(abs, slopes))
+
+    def found(self, trials: int) -> Found[T]:
+        """The result of the search that accepted none of them."""
+        return Found(None, 0.0, trials, self.denied, self.finite, self.unresolved())
 
 
 Schedule = Callable[[int], float]
@@ -224,24 +270,21 @@ class Armijo:
         within [0.1, theta] of alpha.
         """
         alpha = self.initial_step if alpha is None else alpha
-        last, last_alpha, denied, finite = math.inf, alpha, False, False
+        rejected = Rejected(phi, alpha)
         while spent < self.max_trials:
             spent += 1
             trial = phi.trial(alpha)
-            if denied and abs(trial.value - phi.value) <= phi.noise:
+            rejected.finite = rejected.finite or math.isfinite(trial.value)
+            if rejected.denied and abs(trial.value - phi.value) <= phi.noise:
                 break  # f has contradicted the slope while it could resolve the decrease
             if self.accepts(phi, alpha, trial) and trial.usable():
                 return Found(trial, alpha, spent)
             if not trial.moved():
                 break  # nor would a shorter step
-            finite = finite or math.isfinite(trial.value)
-            short = phi.shortfall(alpha, trial)
-            if short is not None:
-                denied = short > last * (1 + alpha / last_alpha) / 2
-                last, last_alpha = short, alpha
+            rejected.add(alpha, trial)
             alpha *= self._cut(phi, alpha, trial) if interpolate else self.theta
             del trial  # and its graph, before the next one is built
-        return Found(None, 0.0, spent, denied, finite)
+        return rejected.found(spent)
 
     def _cut(self, phi: LineFunction[T], alpha: float, trial: T) -> float:
         """The factor to the interpolated trial; theta if f is not finite."""

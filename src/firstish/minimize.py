@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +15,7 @@ from firstish.bounds.forms import box_of, by_name
 from firstish.distributed import Group, comparable
 from firstish.interface.display import Display
 from firstish.interface.keywords import arguments_of, unknown_keyword
+from firstish.interface.warn import warn
 from firstish.loop import Limits, Run
 from firstish.methods.base import AnyMethod
 from firstish.methods.registry import method_of
@@ -222,10 +222,9 @@ def _box(bounds: Any, x0: Any, form: Structure, method: AnyMethod) -> Box | None
         form = Structure(named)
     box = box_of(bounds, form, "minimize")
     if box is not None and not box.contains(form.start):
-        warnings.warn(
+        warn(
             "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds: the run starts from "
-            "the nearest point inside.",
-            stacklevel=3,
+            "the nearest point inside."
         )
     return box
 

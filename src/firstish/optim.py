@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from firstish.bounds.bounded import BoundedPoint
 from firstish.bounds.box import Box
 from firstish.bounds.forms import box_of, ends_of
 from firstish.interface.keywords import closest, unknown_keyword
+from firstish.interface.warn import warn
 from firstish.line_search import Armijo
 from firstish.loop import Clock, Run, Snapshot
 from firstish.methods.base import AnyMethod, Failure
@@ -33,6 +33,7 @@ _SHARED = (
     "of its own, for example `copy.deepcopy(model)`."
 )
 _LIKE_A_RATE = 0.1  # a first trial step below this was meant for another optimizer
+_SCHEDULED = 0.01  # a scheduler that goes below this was, too
 _FOREIGN = ("momentum", "dampening", "nesterov", "betas", "amsgrad")  # of other optimizers
 _ARGUMENTS = ("params", "lr", "method", "product", "reuse_value", "check")
 _INSTEAD = {
@@ -134,15 +135,12 @@ class ScaledGD(Optimizer):
         self._trusted = not check  # True once the promise of `reuse_value` was seen to be kept
         self._kind: type | None = None  # of the method's state
         self._own = ()
+        self._warned: set[Failure | str] = set()  # what was warned of
         super().__init__(params, {"lr": lr})
         Layout(self._trainable(), "ScaledGD(params)")
         self._move_inside()
         if self._first_step() < _LIKE_A_RATE:
-            warnings.warn(
-                f"`ScaledGD(lr={lr})` makes every step at most {lr} of the one that the curvature "
-                "gives: `lr` is the first trial step, not a learning rate. Leave it at 1.0.",
-                stacklevel=2,
-            )
+            self._warn_of_rate(lr, "Leave it at 1.0.")
 
     def step(self, closure: Closure | None = None) -> Tensor:  # type: ignore[override]
         """One iteration.
@@ -216,11 +214,11 @@ class ScaledGD(Optimizer):
         self.last_step, self.last_aux, self._own = entry.row(), new.aux, own
         if self._reuse:
             self._kept = new
-        if failure not in (None, Failure.STATIONARY):
-            warnings.warn(
-                f"`ScaledGD.step` did not move: {failure.value} ({entry.step.trials} trials). "
-                "`optimizer.last_step` has the numbers, and `last_step.failure` the reason.",
-                stacklevel=4,
+        if failure not in (None, Failure.STATIONARY) and failure not in self._warned:
+            self._warned.add(failure)
+            warn(
+                f"`ScaledGD.step` did not move: {failure.value}. `optimizer.last_step` has the "
+                "numbers, and `last_step.failure` the reason of every step. (Warned once.)"
             )
         return torch.tensor(point.value, dtype=objective.layout.dtype, device=point.x.device)
 
@@ -283,7 +281,7 @@ class ScaledGD(Optimizer):
                 "of one function. Use `method='CGMR'`, or a loss of all of the data without "
                 "random numbers."
             )
-        warnings.warn(f"{seen} {advice}", stacklevel=5)
+        warn(f"{seen} {advice}")
 
     def _use_fallback(self) -> None:
         self.method, self._kind = method_of("CGMR", "ScaledGD"), None
@@ -346,7 +344,7 @@ class ScaledGD(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._objective = self._kept = self._kind = None
-        self._own = ()
+        self._own, self._warned = (), set()
         super().__setstate__(state)
         self._trusted = not self._check
 
@@ -369,8 +367,18 @@ class ScaledGD(Optimizer):
             )
         return rate
 
+    def _warn_of_rate(self, rate: Any, remedy: str) -> None:
+        self._warned.add("lr")
+        warn(
+            f"`ScaledGD(lr={rate})` makes every step at most {rate} of the one that the "
+            f"curvature gives: `lr` is the first trial step, not a learning rate. {remedy}"
+        )
+
     def _method(self) -> AnyMethod:
         rate = self._first_step()
+        if rate < _SCHEDULED and "lr" not in self._warned:  # not by the constructor: later
+            remedy = "It was set after the construction: leave out the learning-rate scheduler."
+            self._warn_of_rate(f"{rate:.3g}", remedy)
         search = getattr(self.method, "line_search", None)
         if isinstance(search, Armijo) and is_dataclass(self.method):
             changed = replace(search, initial_step=rate)
@@ -457,10 +465,7 @@ class ScaledGD(Optimizer):
         x = layout.flatten([p.detach() for p in parameters])
         if not box.contains(x):
             layout.write(box.project(x), parameters)
-            warnings.warn(
-                "`ScaledGD` got parameters outside of their bounds and moved them to the bounds.",
-                stacklevel=3,
-            )
+            warn("`ScaledGD` got parameters outside of their bounds and moved them to the bounds.")
 
     def _skip(self, objective: ClosureObjective, skipped: Skipped) -> Tensor:
         """NaN; the random state goes on as after one evaluation, all else is as before."""

@@ -52,7 +52,7 @@ def test_a_wrong_entry_is_found_and_named(entry, name):
     assert found.entry == entry
     assert found.gradient == WRONG[name](true)
     assert found.difference == pytest.approx(true, rel=1e-6)
-    assert len(calls) <= 1 + 2 + 2 * math.ceil(math.log2(len(START)))
+    assert len(calls) <= 1 + 2 + 4 + 2 * math.ceil(math.log2(len(START)))
 
 
 @pytest.mark.parametrize("x", [START, np.ones(7), np.full(7, 1 + 1e-9), 1e6 * START])
@@ -121,3 +121,45 @@ def test_a_point_in_float32_is_checked_in_float32():
     here = firstish.FunctionObjective(lambda x: weights @ x**2, x).at(x)
     assert wrong_entry(here) is None
     assert here.at(x, 0).value == here.value
+
+
+def test_a_loss_lost_in_the_rounding_of_its_terms_does_not_contradict_its_gradient():
+    """A cross entropy near 0 is computed from numbers of size 1, whose rounding is its error."""
+    model, inputs, labels = fitted(torch.float32)
+    objective = firstish.ModuleObjective(model, torch.nn.functional.cross_entropy, inputs, labels)
+    seen = []
+    x = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+    for scale in (1.0, 1.2, 1.5, 2.0, 3.0):
+        here = objective.at(scale * x)
+        seen.append(here.value)
+        assert wrong_entry(here) is None
+    assert min(seen) < 1e-7 < max(seen) < 1e-4
+
+
+def test_a_loss_of_zero_is_not_a_wrong_gradient():
+    here, _ = point(lambda x: np.full(2, 1e-30), np.zeros(2), lambda x: 0.0)
+    assert wrong_entry(here) is None
+    here, _ = point(lambda x: np.full(2, 1e-3), np.zeros(2), lambda x: 0.0)
+    assert wrong_entry(here).gradient == 1e-3  # f shows that it is 0
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e30])
+def test_a_wrong_entry_is_found_in_any_unit(unit):
+    here, _ = point(
+        lambda x: unit * wrong_at(2, WRONG["sign"])(x), fun=lambda x: float(unit * rosen(x))
+    )
+    assert wrong_entry(here).entry == 2
+
+
+def fitted(dtype):
+    """A network that has learnt three classes, up to a loss of 1e-5."""
+    torch.manual_seed(0)
+    inputs = torch.randn(60, 8, dtype=torch.float64)
+    labels = (inputs @ torch.randn(8, 3, dtype=torch.float64)).argmax(1)
+    layers = torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3)
+    model = torch.nn.Sequential(*layers).to(dtype)
+    loss = firstish.ModuleObjective(
+        model, torch.nn.functional.cross_entropy, inputs.to(dtype), labels
+    )
+    firstish.minimize(loss, model, gtol=1e-5)
+    return model, inputs.to(dtype), labels

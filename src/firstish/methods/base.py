@@ -20,7 +20,11 @@ class Failure(Enum):
         "for a kink or a jump"
     )
     NON_FINITE = "f was not finite at any trial: check the loss for a logarithm, root or overflow"
-    ROUNDING = "no step lowers f by more than rounding"
+    FIRST_TRIAL = (
+        "the first trial step (`lr` of `ScaledGD`, `initial_step` of the line search) is too small "
+        "to change f or x: leave it at 1.0"
+    )
+    ROUNDING = "no step lowers f by more than rounding: it is as low as this precision shows"
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: made once per iteration

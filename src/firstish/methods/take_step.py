@@ -182,7 +182,7 @@ def take_step(
         found = search.lengthen(phi, first)
     else:
         found = search.backtrack(phi, first, interpolate=proposal.interpolate)
-    step = _complete_record(point, proposal, phi, found)
+    step = _complete_record(point, proposal, phi, first, found)
     proposal.cut = found.trial is not None and found.trial.linear is not None
     return (point if found.trial is None else found.trial.point), step, after
 
@@ -223,9 +223,13 @@ class PointTrial:
 
 
 def _complete_record(
-    point: Point, proposal: Proposal, phi: LineFunction[PointTrial], found: Found[PointTrial]
+    point: Point,
+    proposal: Proposal,
+    phi: LineFunction[PointTrial],
+    first: float,
+    found: Found[PointTrial],
 ) -> Step:
-    """The record of the proposal, completed by the result of the search."""
+    """The record of the proposal, completed by the result of the search from `first` on."""
     slope, pHp, alpha, trial = phi.slope, proposal.curvature, found.step_size, found.trial
     step = proposal.record
     step.step_size, step.trials, step.active = alpha, found.trials, point.active
@@ -234,7 +238,7 @@ def _complete_record(
         step.predicted_decrease = -alpha * (slope + alpha / 2 * pHp)
     if trial is None:
         step.actual_decrease = 0.0
-        step.failure = _failure(point, phi, proposal.length, found)
+        step.failure = _failure(point, phi, proposal.length, first, found)
         return step
     step.actual_decrease = point.value - trial.value
     if trial.point.order != 0:
@@ -243,22 +247,31 @@ def _complete_record(
 
 
 def _failure(
-    point: Point, phi: LineFunction[PointTrial], length: float, found: Found[PointTrial]
+    point: Point,
+    phi: LineFunction[PointTrial],
+    length: float,
+    first: float,
+    found: Found[PointTrial],
 ) -> Failure:
-    """The reason why no trial was accepted; `length` is |p|.
+    """The reason why no trial was accepted; `length` is |p|, `first` the first trial.
 
     It is rounding if the linear decrease of the full step is within the noise of f, or the step
-    within that of x.
+    within that of x; if only that of the first trial is, a longer first trial is the remedy.
     """
-    lost_in_f = -phi.slope <= phi.noise
-    lost_in_x = length <= NOISE_ULPS * torch.finfo(point.x.dtype).eps * norm(point.x)
-    return Failure.ROUNDING if lost_in_f or lost_in_x else search_failure(found)
+    noise_in_x = NOISE_ULPS * torch.finfo(point.x.dtype).eps * norm(point.x)
+    if -phi.slope <= phi.noise or length <= noise_in_x:
+        return Failure.ROUNDING
+    if -phi.slope * first <= phi.noise or length * first <= noise_in_x:
+        return Failure.FIRST_TRIAL
+    return search_failure(found)
 
 
 def search_failure(found: Found[PointTrial]) -> Failure:
-    """What the trials of a failed search have in common, if rounding does not explain them."""
+    """What the trials of a failed search have in common, if |f| and |x| alone do not explain it."""
     if not found.finite:
         return Failure.NON_FINITE
+    if found.unresolved:
+        return Failure.ROUNDING
     return Failure.GRADIENT if found.denied else Failure.LINE_SEARCH
 
 

@@ -22,6 +22,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from firstish.interface.warn import warn
+
 T = TypeVar("T")
 
 PATIENCE = 60.0
@@ -239,10 +241,9 @@ def limit_threads_after_fork() -> None:
     threads = torch.get_num_threads()
     if threads > 1:
         torch.set_num_threads(1)
-        warnings.warn(
+        warn(
             f"This process was forked from one in which torch computes with {threads} threads, "
             "which do not survive that: it computes with 1 from now on. For more, start processes "
             "by `multiprocessing.get_context('spawn')`; to silence this, call "
-            "`torch.set_num_threads(1)` first.",
-            stacklevel=3,
+            "`torch.set_num_threads(1)` first."
         )

@@ -8,7 +8,6 @@ evaluation, because torch.compile warns of global hooks in every call of a compi
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from torch.nn.modules.module import (
 from torch.utils.hooks import RemovableHandle
 
 from firstish.errors import NondeterministicError
+from firstish.interface.warn import warn
 from firstish.objectives.global_state import RandomState, alone, ignored
 from firstish.objectives.hvp import graph_eps
 
@@ -171,13 +171,12 @@ def warn_of_one_mask(evaluate: Callable[[], object], root: nn.Module | None) -> 
         drawing = [module for module in drawing if module in set(root.modules())]
     if drawing:
         module = drawing[0]
-        warnings.warn(
+        warn(
             f"{_label(module, root)} draws random numbers, and they are the same in every "
             "evaluation of this run: the parameters are fitted to one dropout mask. Call "
             "`model.eval()` before the run, or use `ScaledGD` without `reuse_value`, which draws a "
             "new mask in each step. Pass `check=False` to the objective or to `ScaledGD` if one "
-            "mask is what you want.",
-            stacklevel=2,
+            "mask is what you want."
         )
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, get_args
 
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from firstish.errors import ProductError
+from firstish.interface.warn import warn
 from firstish.linalg import add, norm, norm_and_cosine
 from firstish.objectives.base import FLOAT64_EPS, Order, Product
 
@@ -260,11 +260,10 @@ class ProductSelector:
                 f"`product='double-backward'` is not supported: {operation} cannot be "
                 "differentiated twice. Use `product='auto'` or `product='difference'`."
             ) from error
-        warnings.warn(
+        warn(
             f"{operation} cannot be differentiated twice; Hessian-vector products are gradient "
             "differences from now on. To choose that and silence this, pass `product='difference'` "
-            "to `ScaledGD` or to the objective, as in `FunctionObjective(fun, x0, product=...)`.",
-            stacklevel=2,
+            "to `ScaledGD` or to the objective, as in `FunctionObjective(fun, x0, product=...)`."
         )
         self.settle("difference")
 
@@ -282,11 +281,10 @@ class ProductSelector:
             self.settle("double-backward")
             return exact
         self.settle("difference")
-        warnings.warn(
+        warn(
             "The Hessian-vector product by double backward contradicts the change of the gradient, "
             "so a second derivative in the loss is wrong or missing; products are gradient "
-            "differences from now on. Pass `product='double-backward'` to use it anyway.",
-            stacklevel=2,
+            "differences from now on. Pass `product='double-backward'` to use it anyway."
         )
         return wrong
 

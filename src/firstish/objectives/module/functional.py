@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from firstish.interface.warn import warn
 from firstish.objectives.checks import check_loss
 from firstish.objectives.flatten import Layout, tensors_in
 from firstish.objectives.global_state import in_use
@@ -136,10 +136,9 @@ def _unwrapped(model: nn.Module, call: str, joined: bool) -> nn.Module:
                 "the losses of its processes. Use `FiniteSum(model.module, ..., "
                 "process_group=torch.distributed.group.WORLD)`."
             )
-        warnings.warn(
+        warn(
             f"`{call}(model=...)` is wrapped in {kind}, which does not support second derivatives; "
-            "the module inside is used. Use `FiniteSum(process_group=...)` for several processes.",
-            stacklevel=4,
+            "the module inside is used. Use `FiniteSum(process_group=...)` for several processes."
         )
         inner: nn.Module = model.module
         return inner
