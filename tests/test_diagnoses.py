@@ -133,3 +133,147 @@ def test_a_step_that_does_not_move_is_warned_of_once():
     (one,) = caught
     assert "did not move" in str(one.message)
     assert one.filename == __file__
+
+
+def seen_in(action):
+    """The warnings of an action, each as it would be printed."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        action()
+    return caught
+
+
+@pytest.mark.parametrize("method", [None, "lazy"])
+def test_points_drawn_anew_bring_the_advice_of_the_guide(method):
+    model, _ = tanh_net()
+    optimizer = ScaledGD(model.parameters(), method=method)
+    x = torch.linspace(-1, 1, 20)[:, None]
+    optimizer.step(lambda: model(x).square().mean())
+    (one,) = seen_in(lambda: optimizer.step(lambda: (model(x) - 1).square().mean()))
+    said = str(one.message)
+    assert "only now and then (new points every 100 steps)" in said
+    assert ("right for a loss that changes" if method else "pass `method='lazy'` instead") in said
+    assert "make a new optimizer" not in said
+    assert one.filename == __file__
+
+
+def test_a_batch_drawn_in_the_closure_is_named_before_check():
+    model, _ = tanh_net()
+    batches = iter(torch.randn(9, 5, 1))
+    with pytest.raises(firstish.NondeterministicError) as error:
+        ScaledGD(model.parameters()).step(lambda: model(next(batches)).square().mean())
+    said = str(error.value)
+    assert 0 < said.index("before the step, outside of the closure") < said.index("check=False")
+
+
+def test_the_warning_of_a_dropout_mask_points_at_the_call_and_speaks_of_no_fit():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.Linear(3, 1))
+    objective = firstish.ModuleObjective(model, mse_loss, torch.randn(8, 3), torch.randn(8, 1))
+    (one,) = seen_in(lambda: firstish.largest_eigenvalue(objective, model))
+    assert "one dropout mask" in str(one.message)
+    assert "fitted" not in str(one.message)
+    assert one.filename == __file__
+
+
+DATA = [torch.randn(6, n, dtype=torch.float64) for n in (3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "kind", "said"),
+    [
+        (DATA[0].numpy(), DATA[1], TypeError, r"inputs=...\)` needs a tensor, got ndarray"),
+        (DATA[0], DATA[1].numpy(), TypeError, r"targets=...\)` needs a tensor, got ndarray"),
+        (DATA[0].tolist(), DATA[1], TypeError, r"inputs=...\)` needs a tensor, got list"),
+        (DATA[0], DATA[1][:4], Exception, "`inputs` has 6 rows and `targets` 4"),
+        (DATA[0], DATA[1][:, 0], ValueError, r"each output with every.* `targets\[..., None\]`"),
+    ],
+    ids=["numpy", "numpy targets", "list", "rows", "broadcast"],
+)
+@pytest.mark.filterwarnings("ignore:Using a target size")
+def test_data_that_do_not_fit_the_model_are_refused(inputs, targets, kind, said):
+    model = nn.Linear(3, 1)
+    with pytest.raises(kind, match=said):
+        firstish.minimize(firstish.ModuleObjective(model, mse_loss, inputs, targets), model)
+
+
+def test_a_loss_that_is_not_finite_after_the_first_step_names_the_batch():
+    w = nn.Parameter(torch.ones(2))
+    optimizer = ScaledGD([w], method="CGMR")
+    optimizer.step(lambda: (w**4).sum())
+    with pytest.raises(firstish.NonFiniteError, match=r"start of step 1\. .*this batch"):
+        optimizer.step(lambda: (w * torch.nan).sum())
+
+
+def test_a_run_that_leaves_the_domain_is_advised_to_use_bounds():
+    result = firstish.minimize(lambda x: torch.sqrt(x).sum() + x.sum(), torch.ones(3))
+    assert "`bounds=`" in result.message
+
+
+def test_a_loss_that_no_longer_changes_does_not_ask_for_a_larger_budget():
+    x0 = torch.ones(2, dtype=torch.float64)
+    result = firstish.minimize(lambda x: (x**40).sum(), x0, gtol=0, max_iterations=2000)
+    assert "Raise" not in result.message
+
+
+@pytest.mark.parametrize("name", ["lbgfs", "lazi", "CGRM"])
+def test_a_misspelt_method_is_answered_by_the_one_meant(name):
+    meant = {"lbgfs": "lbfgs", "lazi": "lazy", "CGRM": "CGMR"}[name]
+    with pytest.raises(ValueError, match=f"Did you mean '{meant}'"):
+        ScaledGD([nn.Parameter(torch.ones(1))], method=name)
+
+
+def test_maximize_is_answered_by_the_negative_loss():
+    with pytest.raises(TypeError, match="return `-loss` from the closure"):
+        ScaledGD([nn.Parameter(torch.ones(1))], maximize=True)
+
+
+def saved_after_steps(steps=4):
+    model, loss = tanh_net()
+    optimizer = ScaledGD(model.parameters())
+    for _ in range(steps):
+        optimizer.step(loss)
+    return model.state_dict(), optimizer.state_dict()
+
+
+def test_the_state_of_another_method_names_both():
+    model, loss = tanh_net()
+    parameters, state = saved_after_steps()
+    model.load_state_dict(parameters)
+    optimizer = ScaledGD(model.parameters(), method="CGMR")
+    optimizer.load_state_dict(state)
+    with pytest.raises(ValueError, match="is of LazyStep, but this optimizer uses ScaledGradient"):
+        optimizer.step(loss)
+
+
+@pytest.mark.parametrize("with_model", [True, False])
+def test_a_state_without_the_parameters_it_belongs_to_brings_a_warning(with_model):
+    parameters, state = saved_after_steps()
+    model, loss = tanh_net()
+    optimizer = ScaledGD(model.parameters())
+    optimizer.load_state_dict(state)
+    if with_model:
+        model.load_state_dict(parameters)
+    caught = seen_in(lambda: optimizer.step(loss))
+    assert len(caught) == (not with_model)
+    assert all("`model.load_state_dict(...)`" in str(one.message) for one in caught)
+
+
+def test_what_is_printed_is_short_and_says_the_method():
+    pair = firstish.largest_eigenvalue(lambda x: (x**2).sum(), torch.zeros(50))
+    assert repr(pair).startswith("Eigenpair(value=2, error=")
+    assert type(pair.error) is float
+    assert "method: LazyStep(" in repr(ScaledGD([nn.Parameter(torch.ones(1))]))
+    one = firstish.minimize(lambda x: (x**2).sum(), torch.ones(2), max_iterations=1)
+    assert "after 1 iteration and" in one.message
+
+
+def test_the_reasons_of_a_failed_step_are_exported():
+    assert firstish.Failure is Failure
+    assert "Failure" in firstish.__all__
+
+
+def test_scaled_gd_in_one_of_several_processes_names_finite_sum(monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.warns(UserWarning, match=r"one of 2 processes.*FiniteSum\(.*process_group="):
+        ScaledGD([nn.Parameter(torch.ones(1))])

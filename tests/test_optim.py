@@ -366,7 +366,7 @@ def test_parameters_come_back_to_the_bit_when_every_trial_is_refused(data, reuse
     model = net()
     before, grads = bits(model), [p.grad for p in model.parameters()]
     optimizer = ScaledGD(model.parameters(), lr=1e6, method=FEW_TRIALS, reuse_value=reuse)
-    with pytest.warns(UserWarning, match="did not move.*3 trials"):
+    with pytest.warns(UserWarning, match="did not move"):
         optimizer.step(closure_of(model, data))
     assert same_bits(bits(model), before)
     assert grads == [p.grad for p in model.parameters()]

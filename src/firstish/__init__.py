@@ -6,6 +6,7 @@ from firstish.line_search import Anneal, Armijo, NonMonotone
 from firstish.methods import (
     AdamDirection,
     Direction,
+    Failure,
     LazyStep,
     Method,
     MomentumDirection,
@@ -46,6 +47,7 @@ __all__ = [
     "Curvature",
     "Direction",
     "Eigenpair",
+    "Failure",
     "FiniteSum",
     "FunctionObjective",
     "HessianSample",

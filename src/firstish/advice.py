@@ -50,6 +50,8 @@ def _advice(status: Status, run: Run, limits: Limits) -> str:
         return wrong
     by_differences = run.point.by_differences
     if status in _BUDGETS:
+        if limits.gtol == 0 and run.stalled:
+            return "The last step no longer changed f, and gtol=0 asks for more: set gtol or ftol."
         name = _BUDGETS[status]
         raised = f"Raise {name}={getattr(limits, name):g} to go on."
         return f"{raised} {_DIFFERENCES}" if by_differences else raised

@@ -179,6 +179,17 @@ def warn_if_not_joined(call: str) -> None:
         )
 
 
+def warn_of_own_loss() -> None:
+    """Warn if this is one of several processes, for `ScaledGD`, which knows of no others."""
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        warn(
+            f"`ScaledGD(...)` minimises the loss of this process alone, and this is one of "
+            f"{dist.get_world_size()} processes: each will have a model of its own. To join them, "
+            "use `minimize(FiniteSum(model, loss_fn, data, "
+            "process_group=torch.distributed.group.WORLD), model)`."
+        )
+
+
 def _keep(message: Tensor) -> None:
     if message.numel() <= _SMALL:
         _RECENT.append(message)

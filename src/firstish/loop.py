@@ -139,7 +139,7 @@ class Run:
         self.iterations = begin.iterations
         self.clock = Clock(begin.seconds, now)
         counted = self.point.meter.copy()
-        self.point.require_finite(_where(begin.iterations))
+        self.point.require_finite(*_where(begin.iterations))
         self.point.accept()
         self._value, self._grad_norm = self.point.value, self.point.optimality
         self._f_before = begin.value_before
@@ -149,6 +149,11 @@ class Run:
             counted, self.clock = self.point.meter.copy(), Clock(begin.seconds, now)
         self._before = counted.since(begin.spent)
         self.state = method.init(self.point) if begin.state is None else begin.state
+
+    @property
+    def stalled(self) -> bool:
+        """True if the last step left f as it was, to the bit."""
+        return self._f_before == self._value
 
     def here(self) -> Entry:
         """The record of the current point, without a step."""
@@ -233,5 +238,11 @@ class Run:
         )
 
 
-def _where(iterations: int) -> str:
-    return "at the starting point" if iterations == 0 else f"at the start of step {iterations}"
+def _where(iterations: int) -> tuple[str, str]:
+    """Where a point is in a run, and what to do if f is not finite there."""
+    if iterations == 0:
+        return "at the starting point", "Start where the loss is finite"
+    return (
+        f"at the start of step {iterations}",
+        "The loss of the step before was finite: it is this batch, or parameters changed since",
+    )

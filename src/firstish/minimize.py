@@ -315,9 +315,8 @@ def _warn_of_detached(point: Point) -> None:
     """Warn if f depends on an entry of x that autograd does not know of."""
     entry = detached_entry(point)
     if entry is not None:
-        warnings.warn(
+        warn(
             f"f changes with entry {entry} of x, but its gradient there is exactly 0, so that "
             "`minimize` could not optimize it. A part of f is computed outside of autograd: use "
-            "torch's functions instead of `.item()`, `float()`, `.detach()`, `math` or NumPy.",
-            stacklevel=3,
+            "torch's functions instead of `.item()`, `float()`, `.detach()`, `math` or NumPy."
         )

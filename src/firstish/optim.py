@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from firstish.bounds.bounded import BoundedPoint
 from firstish.bounds.box import Box
 from firstish.bounds.forms import box_of, ends_of
+from firstish.distributed import warn_of_own_loss
 from firstish.interface.keywords import closest, unknown_keyword
 from firstish.interface.warn import warn
 from firstish.line_search import Armijo
@@ -44,13 +45,15 @@ _INSTEAD = {
         "rho theta max_trials"
     ),
     "it is a setting of the method. Use `method=LazyStep(memory=...)`": "memory history_size",
-    "omit it: the line search is a setting of the method": "line_search line_search_fn",
-    "omit it: weight decay belongs into the loss, where the line search sees it": "weight_decay",
-    "omit it: call `step` as often as you like": "max_iter max_eval",
-    "omit it: the loop is yours, and `optimizer.last_step.grad_norm` is |g|": "tolerance_grad "
-    "tolerance_change gtol ftol",
-    "omit it: the negative loss is maximised": "maximize",
-    "omit it: it sets how other optimizers compute": "foreach fused capturable differentiable eps",
+    "the line search is a setting of the method. Use "
+    "`method=ScaledGradient(line_search=Armijo(...))`": "line_search line_search_fn",
+    "add weight decay to the loss, where the line search sees it": "weight_decay",
+    "each call of `step` is one iteration. Call it as often as you like": "max_iter max_eval",
+    "your loop decides when to stop. Use `optimizer.last_step.grad_norm`, which is |g|": (
+        "tolerance_grad tolerance_change gtol ftol"
+    ),
+    "to maximise, return `-loss` from the closure instead": "maximize",
+    "it has no effect on the steps. Leave it out": "foreach fused capturable differentiable eps",
 }
 _MEANT = {n: text.format(name=n) for text, names in _INSTEAD.items() for n in names.split()}
 
@@ -136,8 +139,10 @@ class ScaledGD(Optimizer):
         self._kind: type | None = None  # of the method's state
         self._own = ()
         self._warned: set[Failure | str] = set()  # what was warned of
+        self._loaded = False  # True from `load_state_dict` to the next step
         super().__init__(params, {"lr": lr})
         Layout(self._trainable(), "ScaledGD(params)")
+        warn_of_own_loss()
         self._move_inside()
         if self._first_step() < _LIKE_A_RATE:
             self._warn_of_rate(lr, "Leave it at 1.0.")
@@ -185,6 +190,9 @@ class ScaledGD(Optimizer):
             kept=kept,
             own=self._own,
         )
+        if self._loaded:
+            self._loaded = False
+            _warn_of_other_parameters(memory, point.x)
         try:
             if point is kept and not self._trusted:
                 objective.expect(kept)
@@ -273,13 +281,14 @@ class ScaledGD(Optimizer):
             advice = (
                 "`ScaledGD` uses method='CGMR' from now on, whose steps do not depend on earlier "
                 "ones. Pass `method='CGMR'` to silence this. If the loss changes only now and then "
-                "(new points every 100 steps), make a new optimizer each time instead."
+                "(new points every 100 steps), pass `method='lazy'` instead."
             )
         else:
             advice = (
-                f"{type(self.method).__name__} combines gradients of several steps, which must be "
-                "of one function. Use `method='CGMR'`, or a loss of all of the data without "
-                "random numbers."
+                f"{type(self.method).__name__} combines gradients of several steps, and goes on. "
+                "That is right for a loss that changes only now and then (new points every 100 "
+                "steps). If it changes at every step, use `method='CGMR'`, or a loss of all of the "
+                "data without random numbers."
             )
         warn(f"{seen} {advice}")
 
@@ -296,6 +305,7 @@ class ScaledGD(Optimizer):
             "passes": done.spent.passes,
             "seconds": done.seconds,
             "method": {f.name: getattr(done.state, f.name) for f in fields(done.state)},
+            "kind": {type(self.method).__name__: True},  # torch loads no strings but keys
             "numbers": done.x.numel(),
             "iterations": done.iterations,
             "grad_scale": grad_scale,
@@ -337,6 +347,11 @@ class ScaledGD(Optimizer):
                 )
         super().load_state_dict(state_dict)
         self._objective = self._kept = None
+        self._loaded = True
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return super().__repr__().replace(f"{name} (", f"{name} (\nmethod: {self.method!r}", 1)
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("method", "_by_default", "_product", "_check", "_reuse")
@@ -344,7 +359,7 @@ class ScaledGD(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._objective = self._kept = self._kind = None
-        self._own, self._warned = (), set()
+        self._own, self._warned, self._loaded = (), set(), False
         super().__setstate__(state)
         self._trusted = not self._check
 
@@ -402,11 +417,11 @@ class ScaledGD(Optimizer):
             return None
         names = {f.name for f in fields(self._kind)}
         if set(held) != names:
+            saved = next(iter(memory.get("kind", ["another method"])))
             raise ValueError(
-                "The state dict that was loaded is of another method than "
-                f"{type(self.method).__name__}: its state has {', '.join(held)}, not "
-                f"{', '.join(sorted(names))}. Make `ScaledGD(method=...)` the one that was saved, "
-                "or begin with a new optimizer: the parameters are all that it needs."
+                f"The state dict that was loaded is of {saved}, but this optimizer uses "
+                f"{type(self.method).__name__}. Make `ScaledGD(method=...)` the one that was "
+                "saved, or begin with a new optimizer: the parameters are all that it needs."
             )
         return self._kind(**held)
 
@@ -529,6 +544,16 @@ def _holds_tensors(value: object) -> bool:
 
 def _needs_same_loss(method: AnyMethod) -> bool:
     return getattr(method, "needs_same_loss", False)
+
+
+def _warn_of_other_parameters(memory: dict[str, Any], x: Tensor) -> None:
+    """Warn if x is not the point that a loaded state was saved at."""
+    saved, rounding = memory["at"], 100 * torch.finfo(x.dtype).eps * x.abs().sum().item()
+    if saved and memory["numbers"] == x.numel() and abs(saved - _checksum(x)) > rounding:
+        warn(
+            "`ScaledGD.load_state_dict(...)`: the parameters are not those that the state was "
+            "saved with. Load the model's too: `model.load_state_dict(...)`."
+        )
 
 
 def _checksum(x: Tensor) -> float:

@@ -171,9 +171,10 @@ class Result:
     @property
     def message(self) -> str:
         """The status as a sentence, with the numbers and the advice."""
+        plural = "s" * (self.iterations != 1)
         numbers = (
             f"f = {self.value:.6g}, |g| = {self.grad_norm:.3g} after "
-            f"{self.iterations} iterations and {self.oracle_calls:g} oracle calls."
+            f"{self.iterations} iteration{plural} and {self.oracle_calls:g} oracle calls."
         )
         return " ".join(filter(None, (self.status.value, numbers, self.advice)))
 

@@ -19,7 +19,10 @@ class Failure(Enum):
         "f did not fall as its gradient says, at any step size: check the gradient, and the loss "
         "for a kink or a jump"
     )
-    NON_FINITE = "f was not finite at any trial: check the loss for a logarithm, root or overflow"
+    NON_FINITE = (
+        "f was not finite at any trial: check the loss for an overflow, and for a logarithm or "
+        "root of variables that `bounds=` would keep positive"
+    )
     FIRST_TRIAL = (
         "the first trial step (`lr` of `ScaledGD`, `initial_step` of the line search) is too small "
         "to change f or x: leave it at 1.0"

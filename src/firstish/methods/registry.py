@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from firstish.interface.keywords import did_you_mean
 from firstish.methods.base import AnyMethod
 from firstish.methods.lazy_step import LazyStep
 from firstish.methods.plane_step import PlaneStep
@@ -38,6 +39,10 @@ def make(name: str, **settings: Any) -> AnyMethod:
     return ScaledGradient(scaling=name, **settings) if kind is None else kind(**settings)
 
 
+def _similar(given: str) -> str:
+    return did_you_mean(given, [*NAMES, *ALIASES, "CG", "MR", "GM", "CGMR", "MRCG"])
+
+
 def method_of(given: AnyMethod | str | None, call: str, word: str = "method") -> AnyMethod:
     """A method from its name, from itself, or the default; `word` is what the call names it by.
 
@@ -50,7 +55,8 @@ def method_of(given: AnyMethod | str | None, call: str, word: str = "method") ->
             return make(given)
         except ValueError:
             raise ValueError(
-                f"`{call}({word}={given!r})` is unknown. Use {', '.join(map(repr, NAMES))}, "
+                f"`{call}({word}={given!r})` is unknown.{_similar(given)} "
+                f"Use {', '.join(map(repr, NAMES))}, "
                 "'bfgs', 'lbfgs', a cycle of 'CG', 'MR' and 'GM' such as 'CGMR', one of 'ASD', "
                 "'DY' and 'SDC', or "
                 "a method such as `LazyStep(memory=20)`; `firstish.baselines` has the competitors."

@@ -252,12 +252,16 @@ class Point(ABC):
         """True if f and its gradient are finite."""
         return math.isfinite(self.value) and math.isfinite(self.grad_norm)
 
-    def require_finite(self, where: str = "at the starting point") -> None:
+    def require_finite(
+        self,
+        where: str = "at the starting point",
+        remedy: str = "Start where the loss is finite",
+    ) -> None:
         """Raise unless f and its gradient are finite."""
         if not math.isfinite(self.value):
             raise NonFiniteError(
-                f"f is {self.value} {where}. Start where the loss is finite, and "
-                "check the data for infinite or missing values."
+                f"f is {self.value} {where}. {remedy}, and check the data for infinite or "
+                "missing values."
             )
         if not math.isfinite(self.grad_norm):
             raise NonFiniteError(

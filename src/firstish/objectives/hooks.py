@@ -148,6 +148,7 @@ def refuse_nondeterministic(
             where += ", but its input differs already: the cause comes before it"
     raise NondeterministicError(
         f"{what} differs between two evaluations at the same point ({first!r} and {second!r}). "
+        "If it draws a batch (`next(loader)`), draw that before the step, outside of the closure. "
         f"{where}. torch's random state was replayed, so the cause is another source of "
         "randomness or a state that changes. Make the loss a function of the parameters alone, "
         "or, if the difference is harmless, pass `check=False` to the objective (as in "
@@ -173,10 +174,9 @@ def warn_of_one_mask(evaluate: Callable[[], object], root: nn.Module | None) -> 
         module = drawing[0]
         warn(
             f"{_label(module, root)} draws random numbers, and they are the same in every "
-            "evaluation of this run: the parameters are fitted to one dropout mask. Call "
-            "`model.eval()` before the run, or use `ScaledGD` without `reuse_value`, which draws a "
-            "new mask in each step. Pass `check=False` to the objective or to `ScaledGD` if one "
-            "mask is what you want."
+            "evaluation: the loss is that of one dropout mask. Call `model.eval()` before, or, to "
+            "train with a new mask in each step, use `ScaledGD` without `reuse_value`. Pass "
+            "`check=False` to the objective or to `ScaledGD` if one mask is what you want."
         )
 
 

@@ -31,6 +31,12 @@ class Eigenpair(NamedTuple):
     error: float
     products: int
 
+    def __repr__(self) -> str:
+        """The numbers, without the vector."""
+        return (
+            f"Eigenpair(value={self.value:.6g}, error={self.error:.2g}, products={self.products})"
+        )
+
 
 def largest_eigenvalue(
     fun: Callable[..., object] | Objective,
@@ -75,7 +81,7 @@ def largest_eigenvalue(
         rest = _orthogonal(rest, basis)
         beta = norm(rest)
         value, combination = _top(diagonal, beside)
-        error = beta * abs(combination[-1])
+        error = beta * abs(float(combination[-1]))
         if error <= tol * abs(value) or done == min(max_products, form.start.numel()):
             break
         basis.append(rest / beta)

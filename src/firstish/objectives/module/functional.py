@@ -17,6 +17,13 @@ from firstish.objectives.global_state import in_use
 from firstish.objectives.module.checksums import Described, checksum, of_module
 
 _COPY = "Give each thread a model of its own, for example `copy.deepcopy(model)`."
+_PAIR_ENTRIES = (
+    nn.functional.mse_loss,
+    nn.functional.l1_loss,
+    nn.functional.smooth_l1_loss,
+    nn.functional.huber_loss,
+)
+_PAIRING_MODULES = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
 
 
 class FunctionalLoss:
@@ -91,11 +98,12 @@ class FunctionalLoss:
                 result: tuple[object, object] = functional_call(
                     self._loss, swapped, (inputs, targets)
                 )
-        except RuntimeError as error:
-            remedy = self._other_precision(inputs)
+        except (RuntimeError, ValueError) as error:
+            remedy = self._other_precision(inputs) or _other_rows(inputs, targets)
             if remedy is None:
                 raise
-            raise RuntimeError(f"{error}. {remedy}") from error
+            kind = RuntimeError if isinstance(error, RuntimeError) else ValueError
+            raise kind(f"{error}. {remedy}") from error
         for name in buffers:
             buffers[name] = swapped[name]  # the model may have replaced one
         return result
@@ -145,6 +153,31 @@ def _unwrapped(model: nn.Module, call: str, joined: bool) -> nn.Module:
     return model
 
 
+def _other_rows(inputs: Any, targets: Any) -> str | None:
+    """The advice for inputs and targets with different numbers of rows; None for equal ones."""
+    rows = [len(t) for t in (inputs, targets) if isinstance(t, Tensor) and t.dim()]
+    if len(rows) < 2 or rows[0] == rows[1]:
+        return None
+    return f"`inputs` has {rows[0]} rows and `targets` {rows[1]}: pass a target for each input"
+
+
+def _refuse_broadcast(outputs: Any, targets: Any) -> None:
+    """Raise where outputs (n, 1) and targets (n,) would be broadcast to (n, n)."""
+    if not (isinstance(outputs, Tensor) and isinstance(targets, Tensor)):
+        return
+    shapes = tuple(outputs.shape), tuple(targets.shape)
+    if shapes[0] == (*shapes[1], 1) and targets.numel() > 1:
+        remedy = "Pass `targets[..., None]`"
+    elif shapes[1] == (*shapes[0], 1) and targets.numel() > 1:
+        remedy = "Pass `targets.squeeze(-1)`"
+    else:
+        return
+    raise ValueError(
+        f"The outputs have shape {shapes[0]} and the targets {shapes[1]}: the loss would compare "
+        f"each output with every target. {remedy}."
+    )
+
+
 class _Loss(nn.Module):
     """The loss as a module, so that one functional_call replaces everything it depends on."""
 
@@ -152,10 +185,13 @@ class _Loss(nn.Module):
         super().__init__()
         self.model = model
         self.call = [loss_fn]  # in a list, so that a loss module does not become a submodule
+        self.pairs_entries = loss_fn in _PAIR_ENTRIES or isinstance(loss_fn, _PAIRING_MODULES)
 
     def forward(self, inputs: Any, targets: Any) -> tuple[object, object]:
         (loss_fn,) = self.call
         if inputs is None:
             return loss_fn(self.model), None
         outputs = self.model(*inputs) if isinstance(inputs, tuple) else self.model(inputs)
+        if self.pairs_entries:
+            _refuse_broadcast(outputs, targets)
         return (loss_fn(outputs) if targets is None else loss_fn(outputs, targets)), outputs

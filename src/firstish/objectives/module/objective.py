@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
@@ -65,6 +66,8 @@ class ModuleObjective(AutogradObjective):
         if product == "gauss-newton" and inputs is None:
             raise ValueError("`product='gauss-newton'` needs the model's inputs: pass `inputs`.")
         _refuse_loader(inputs)
+        _require_tensors("inputs", inputs)
+        _require_tensors("targets", targets)
         self._function = FunctionalLoss(model, loss_fn, "ModuleObjective")
         _check_arguments(loss_fn, inputs is not None, targets is not None)
         super().__init__(
@@ -156,4 +159,18 @@ def _refuse_loader(inputs: Any) -> None:
         raise TypeError(
             f"`ModuleObjective(inputs=...)` needs all rows as a tensor, got a {kind}. For a "
             f"{kind} use `FiniteSum(model, loss_fn, data)`, which sums over its rows."
+        )
+
+
+def _require_tensors(name: str, given: Any) -> None:
+    """Raise for a NumPy array or a list of numbers."""
+    first = given
+    while isinstance(first, list) and first:
+        first = first[0]
+    if isinstance(first, np.ndarray | np.generic) or (
+        isinstance(given, list) and isinstance(first, int | float)
+    ):
+        raise TypeError(
+            f"`ModuleObjective({name}=...)` needs a tensor, got {type(given).__name__}. Pass "
+            f"`torch.as_tensor({name})`, in the dtype of the model."
         )
