@@ -516,6 +516,33 @@ class TestScipy:
             )
         assert found.x == pytest.approx([0, 1], abs=1e-4)
 
+    @pytest.mark.parametrize("differences", ["2-point", "3-point", "cs"])
+    @pytest.mark.parametrize("eps", [None, [1e-7, 1e-8]])
+    def test_a_fixed_variable_needs_no_difference(self, differences, eps):
+        calls = []
+
+        def f(x):
+            calls.append(x[0])
+            return ((x - 0.5) ** 2).sum()
+
+        options = {"finite_diff_method": differences, "eps": eps}
+        found = scipy.optimize.minimize(
+            f, [0.2, 0.1], bounds=[(0.2, 0.2), (0, 1)], method=firstish.scipy_method, options=options
+        )
+        assert found.success
+        assert found.x == pytest.approx([0.2, 0.5], abs=1e-5)
+        assert set(calls) == {0.2}
+
+    def test_every_variable_fixed_without_a_gradient(self):
+        found = scipy.optimize.minimize(
+            lambda x: ((x - 0.5) ** 2).sum(),
+            [0.2, 0.2],
+            bounds=[(0.2, 0.2)] * 2,
+            method=firstish.scipy_method,
+        )
+        assert found.success
+        assert (found.nit, found.x.tolist(), found.jac.tolist()) == (0, [0.2, 0.2], [0, 0])
+
 
 class TestScaledGD:
     @pytest.mark.parametrize("method", [None, "CGMR", "plane"])

@@ -53,16 +53,34 @@ class Difference:
             raise ValueError(f"`finite_diff_method` must be one of {names}, got {self.method!r}.")
 
     def gradient(self, fun: Function, x: Array, value: Any) -> Any:
-        """The gradient at x, where f(x) = value is known."""
-        return self.approximate(
-            fun,
-            x,
+        """The gradient at x, where f(x) = value is known; 0 for variables fixed by their bounds."""
+        lower, upper = (np.broadcast_to(bound, x.shape) for bound in self.bounds)
+        free = lower < upper  # SciPy divides by a step of 0 for the others
+        if not free.any():
+            return np.zeros_like(x)
+
+        def of_free(part: Array) -> Any:
+            whole = x.astype(part.dtype)  # complex with "cs"
+            whole[free] = part
+            return fun(whole)
+
+        part = self.approximate(
+            of_free,
+            x[free],
             method=self.method,
-            rel_step=self.rel_step,
-            abs_step=self.abs_step,
+            rel_step=_entries(self.rel_step, free),
+            abs_step=_entries(self.abs_step, free),
             f0=np.asarray(value).reshape(-1),
-            bounds=self.bounds,
+            bounds=(lower[free], upper[free]),
         )
+        gradient = np.zeros(x.shape, dtype=part.dtype)
+        gradient[free] = part
+        return gradient
+
+
+def _entries(step: Any, free: Array) -> Any:
+    """The steps of the free variables, if there is one for each variable."""
+    return step if np.ndim(step) == 0 else np.asarray(step)[free]
 
 
 class Differentiated:
