@@ -207,7 +207,7 @@ def test_an_end_at_rounding_is_said_in_plain_words(dtype):
     result = minimize(lambda x: 1 + rosenbrock(x), START.to(dtype), gtol=1e-30)
     assert result.status is Status.ROUNDING
     assert not result.success
-    assert "x is as good as this precision allows" in result.message
+    assert "No step from x lowers f by more than rounding; scaling" in result.message
     advice = "use float64" if dtype == torch.float32 else "gtol=1e-30 is below what float64 shows"
     assert advice in result.message
 

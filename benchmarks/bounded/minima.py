@@ -20,7 +20,7 @@ def describe(p: Problem, x: Tensor) -> str:
     H = torch.autograd.functional.hessian(p.f, x)[free][:, free]
     least = float(torch.linalg.eigvalsh(H)[0]) if len(H) else 0.0
     largest = float(H.abs().max()) if len(H) else 0.0
-    optimality = float(box.optimality(x, g).norm())
+    optimality = float((box.project(x - g) - x).norm())
     return (
         f"f = {value.item():.6g}  projected gradient {optimality:.1e}  {int((~free).sum())} held  "
         f"least eigenvalue {least:.2e} (largest entry {largest:.1e})"

@@ -56,7 +56,7 @@ class Trace:
         """An iterate, or every evaluation where a solver does not show its iterates."""
         now = time.process_time()
         if math.isfinite(value) and self._box.contains(x):
-            optimality = float(self._box.optimality(x, g()).norm())
+            optimality = float((self._box.project(x - g()) - x).norm())
             self.seen.append(Seen(calls, now - self._start, value, optimality))
             if value < self.least:
                 self.least, self.x = value, x.detach().clone()

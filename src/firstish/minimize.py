@@ -96,9 +96,11 @@ def minimize(
         path: keep every point, as `result.path`.
         product: how Hessian-vector products are computed; see `FunctionObjective`.
         bounds: of x: `(lower, upper)`, each a number or shaped like `x0`, with None or an infinity
-            where there is none; or SciPy's `Bounds`; or a list of pairs. With a module as `x0`, a
-            dict of some parameters: `{"rate": (0, None)}`. f is evaluated inside only, and
-            |P(x - g) - x| takes the place of |g| in `gtol` and the history.
+            where there is none; or SciPy's `Bounds`; or a list of pairs. With a module or a dict as
+            `x0`, a dict of some parameters: `{"rate": (0, None)}`. f is evaluated inside only, and
+            the projected gradient takes the place of g in `gtol` and the history: its entries are
+            min(|g_i|, d_i max(1, |g_i|)), with d_i the length of P(x - g) - x, which ends at the
+            bounds.
         unknown: none: a keyword of another library is answered with what to use instead.
 
     Returns:
@@ -218,8 +220,10 @@ def _box(bounds: Any, x0: Any, form: Structure, method: AnyMethod) -> Box | None
         raise TypeError("`minimize(bounds=...)` is not supported with sharded parameters.")
     if isinstance(x0, nn.Module):
         named = {name: p for name, p in x0.named_parameters() if p.requires_grad}
-        bounds = by_name(bounds, list(named), "minimize")
+        bounds = by_name(bounds, list(named), "minimize", "the model has no trainable parameter")
         form = Structure(named)
+    elif isinstance(x0, dict):
+        bounds = by_name(bounds, list(x0), "minimize", "x0 has no key")
     box = box_of(bounds, form, "minimize")
     if box is not None and not box.contains(form.start):
         warn(
@@ -285,12 +289,21 @@ def _held(point: Point) -> int | None:
     return point.active
 
 
+def _at_the_start(gtol: float) -> str:
+    return (
+        f"x0 meets gtol={gtol:g} already. If x0 is not the minimum, its gradient is small in these "
+        "units: pass `gtol=0, gtol_rel=1e-8`, or rescale f or x."
+    )
+
+
 def _result(run: Run, status: Status, limits: Limits, record: _Record) -> Result:
     last, active = run.here(), _held(run.point)
     run.point.release()
     rows, form, advice = [entry.row() for entry in (*record.history, last)], record.form, ""
     rows[-1].active = active
-    if status not in (Status.CONVERGED, Status.GTOL_REL, Status.STOPPED):
+    if status is Status.CONVERGED and run.iterations == 0 and last.grad_norm > 0:
+        advice = _at_the_start(limits.gtol)
+    elif status not in (Status.CONVERGED, Status.GTOL_REL, Status.STOPPED):
         status, advice = diagnosis(run, status, limits, rows[0].value)
     result = Result(
         x=form.restored(run.point.x),

@@ -25,7 +25,7 @@ class Status(Enum):
     MAX_ITERATIONS = "The budget of iterations is spent."
     MAX_SECONDS = "The budget of seconds is spent."
     STOPPED = "The callback stopped the run."
-    ROUNDING = "No step lowers f by more than rounding: x is as good as this precision allows."
+    ROUNDING = "No step from x lowers f by more than rounding; scaling the variables may help."
     LINE_SEARCH = "No trial of the line search was accepted."
     NON_FINITE = "f, its gradient or a Hessian-vector product was not finite at the next point."
     UNBOUNDED = "f has fallen so far that it seems to be unbounded below."
@@ -41,7 +41,7 @@ class Row(Step):
         passes: the same in actual forward passes.
         seconds: the same in seconds.
         value: f(x_k).
-        grad_norm: |g(x_k)|.
+        grad_norm: |g(x_k)|; with bounds that of the projected gradient (see `minimize`).
     """
 
     iteration: int
@@ -163,8 +163,7 @@ class Result:
     def success(self) -> bool:
         """True if a tolerance was reached: `gtol`, `gtol_rel` or `ftol`.
 
-        False for `Status.ROUNDING` too: x is then as good as the precision allows, but `gtol` asks
-        for more.
+        False for `Status.ROUNDING` too: no step lowered f any more, but `gtol` was not reached.
         """
         return self.status in (Status.CONVERGED, Status.GTOL_REL, Status.FTOL)
 
@@ -173,10 +172,24 @@ class Result:
         """The status as a sentence, with the numbers and the advice."""
         plural = "s" * (self.iterations != 1)
         numbers = (
-            f"f = {self.value:.6g}, |g| = {self.grad_norm:.3g} after "
+            f"f = {self.value:.6g}, {self._norm} = {self.grad_norm:.3g} after "
             f"{self.iterations} iteration{plural} and {self.oracle_calls:g} oracle calls."
         )
-        return " ".join(filter(None, (self.status.value, numbers, self.advice)))
+        return " ".join(filter(None, (self._sentence, numbers, self.advice)))
+
+    @property
+    def _bounded(self) -> bool:
+        return self.history[-1].active is not None
+
+    @property
+    def _norm(self) -> str:
+        return "|projected gradient|" if self._bounded else "|g|"
+
+    @property
+    def _sentence(self) -> str:
+        """The status; with bounds the gradient is the projected one."""
+        gradient = "projected gradient norm" if self._bounded else "gradient norm"
+        return self.status.value.replace("gradient norm", gradient)
 
     def plot(
         self, y: str = "value", *, x: str = "oracle_calls", ax: Any = None, **line: Any
@@ -203,10 +216,10 @@ class Result:
         return html(
             f"Result: {self.status.name}",
             {
-                "message": " ".join(filter(None, (self.status.value, self.advice))),
+                "message": " ".join(filter(None, (self._sentence, self.advice))),
                 "success": str(self.success),
                 "f": f"{self.value:.6g}",
-                "|g|": f"{self.grad_norm:.3g}",
+                self._norm: f"{self.grad_norm:.3g}",
                 "x": _shape(self.x),
                 "iterations": str(self.iterations),
                 "oracle calls": f"{self.oracle_calls:g}",

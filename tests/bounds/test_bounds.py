@@ -482,6 +482,58 @@ def test_no_warning_for_a_start_on_the_boundary():
         firstish.minimize(rosenbrock, torch.zeros(2), bounds=(0, 1), max_iterations=3)
 
 
+def decay(p, unit=1e-7):
+    """Misfit of an amplitude in small units; least at 3 of them."""
+    t = torch.linspace(0, 1, 20)
+    return (((p[0] / unit - 3) * torch.exp(-t)) ** 2).sum()
+
+
+class TestProjectedGradient:
+    def test_a_variable_in_small_units_is_not_at_its_bound(self):
+        result = firstish.minimize(decay, [9e-7], bounds=(0, None))
+        assert result.iterations > 0
+        assert result.x == pytest.approx([3e-7], rel=1e-6)
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_it_is_never_below_the_projected_step_nor_above_the_gradient(self, seed):
+        random = torch.Generator().manual_seed(seed)
+        low, wide, where, g = torch.rand(4, 50, generator=random).unbind()
+        g = (g - 0.5) * 10 ** (8 * torch.rand(50, generator=random) - 4)
+        box = Box(low, low + wide)
+        x = low + where.round(decimals=1) * wide
+        x = box.project(x)
+        entries = box.projected_gradient(x, g)
+        step = (torch.clamp(-g, low - x, low + wide - x)).abs()
+        assert bool((entries >= step).all())
+        assert bool((entries <= g.abs()).all())
+        assert torch.equal(entries == 0, step == 0)
+        inside = step == g.abs()
+        assert torch.equal(entries[inside], g.abs()[inside])
+        # What a step to the bound gains, to first order, is at most the entry or |g_i| is.
+        assert bool(((entries >= g.abs() * step) | (entries == g.abs())).all())
+
+    def test_an_infinite_slope_at_the_bound_counts_as_0(self):
+        box = Box(torch.zeros(2), torch.full((2,), torch.inf))
+        g = torch.tensor([torch.inf, 1.0])
+        assert box.projected_gradient(torch.tensor([0.0, 9.0]), g).tolist() == [0, 1]
+
+    def test_the_message_says_so(self):
+        result = firstish.minimize(rosenbrock, [0.1, 0.1], bounds=(0, 0.5))
+        assert result.message.startswith("The projected gradient norm is at most gtol.")
+        assert "|projected gradient| =" in result.message
+        assert "|projected gradient|" in result._repr_html_()
+        free = firstish.minimize(rosenbrock, [0.1, 0.1])
+        assert "projected" not in free.message + free._repr_html_()
+
+    def test_a_run_without_an_iteration_says_what_to_check(self):
+        for bounds in (None, (0, None)):
+            result = firstish.minimize(lambda x: 1e-9 * ((x - 3) ** 2).sum(), [1.0], bounds=bounds)
+            assert (result.iterations, result.success) == (0, True)
+            assert "x0 meets gtol=1e-06 already" in result.message
+            assert "gtol_rel=1e-8" in result.message
+        assert not firstish.minimize(lambda x: (x**2).sum(), [0.0]).advice
+
+
 class TestScipy:
     @pytest.mark.parametrize("bounds", [((0, 0.5), (None, 0.1)), Bounds([0, -np.inf], [0.5, 0.1])])
     def test_bounds_as_scipy_documents_them(self, bounds):
@@ -527,7 +579,11 @@ class TestScipy:
 
         options = {"finite_diff_method": differences, "eps": eps}
         found = scipy.optimize.minimize(
-            f, [0.2, 0.1], bounds=[(0.2, 0.2), (0, 1)], method=firstish.scipy_method, options=options
+            f,
+            [0.2, 0.1],
+            bounds=[(0.2, 0.2), (0, 1)],
+            method=firstish.scipy_method,
+            options=options,
         )
         assert found.success
         assert found.x == pytest.approx([0.2, 0.5], abs=1e-5)
@@ -687,6 +743,21 @@ class TestWhatUsersPass:
         model = torch.nn.Linear(2, 1)
         with pytest.raises(ValueError, match=r"no trainable parameter 'wieght'.*'weight'"):
             firstish.minimize(lambda m: m.weight.sum(), model, bounds={"wieght": (0, None)})
+
+    @pytest.mark.parametrize(
+        "bounds", [{"a": (0, 0.5)}, ({"a": 0}, {"a": 0.5}), {"a": (0, 0.5), "b": (None, 9)}]
+    )
+    def test_keys_of_a_dict_by_name(self, bounds):
+        f = lambda p: (p["a"] - 1) ** 2 + ((p["b"]["c"] - 2) ** 2).sum()  # noqa: E731
+        result = firstish.minimize(f, {"a": 0.0, "b": {"c": [0.0, 0.0]}}, bounds=bounds)
+        assert result.x["a"] == 0.5
+        assert result.x["b"]["c"] == pytest.approx([2, 2])
+
+    def test_a_key_that_the_dict_does_not_have(self):
+        with pytest.raises(ValueError, match=r"x0 has no key 'rat'.*'rate'"):
+            firstish.minimize(lambda p: p["rate"] ** 2, {"rate": 1.0}, bounds={"rat": (0, 1)})
+        with pytest.raises(ValueError, match="a dict of tuples"):
+            firstish.minimize(rosenbrock, [1.0, 1.0], bounds={"rat": (0, 1)})
 
     def test_a_nan_is_named(self):
         with pytest.raises(ValueError, match="has a NaN"):

@@ -1246,7 +1246,7 @@ FAULTS = [
     Fault(
         "gradient-norm-in-place-of-the-projected-one",
         "bounds/bounded.py",
-        "return norm(self.box.optimality(self.x, self.full_grad))",
+        "return norm(self.box.projected_gradient(self.x, self.full_grad))",
         "return norm(self.full_grad)",
         "no run that ends at a bound converges",
         BOX + "test_the_first_order_conditions_hold_at_the_end",

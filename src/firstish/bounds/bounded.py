@@ -74,8 +74,8 @@ class BoundedPoint(PointView):
 
     @property
     def optimality(self) -> float:
-        """|P(x - g) - x|."""
-        return norm(self.box.optimality(self.x, self.full_grad))
+        """The norm of the projected gradient."""
+        return norm(self.box.projected_gradient(self.x, self.full_grad))
 
     def hvp(self, v: Tensor) -> Product:
         """The product of the free block of H with a v that is 0 for held variables."""

@@ -77,9 +77,18 @@ class Box:
         held = (end == x) & (straight != x)
         return held if self.fixed is None else held | self.fixed
 
-    def optimality(self, x: Tensor, g: Tensor) -> Tensor:
-        """P(x - g) - x, which is 0 where the first-order conditions hold."""
-        return self.project(x - g).sub_(x)
+    def projected_gradient(self, x: Tensor, g: Tensor) -> Tensor:
+        """min(|g_i|, d_i max(1, |g_i|)), with d_i the length of the projected step P(x - g) - x.
+
+        It is 0 where the first-order conditions hold, and |g_i| where no bound cuts the step. Where
+        one does, d_i is the distance to it, and d_i alone would be small for every x in small
+        units. |g_i| d_i is the decrease of f on the way to the bound, to first order.
+        """
+        size = g.abs()
+        distance = torch.clamp(-g, self.lower - x, self.upper - x).abs_()
+        # Finite, because 0 times the infinite slope of a root at its bound is 0 here.
+        weight = size.clamp(1.0, torch.finfo(g.dtype).max)
+        return torch.minimum(size, distance * weight)
 
     def checksum(self) -> int:
         """A number that differs between boxes."""

@@ -89,8 +89,9 @@ def ends_of(bounds: Any, call: str) -> tuple[Any, Any]:
     if isinstance(bounds, tuple) and len(bounds) == 2:
         return bounds
     raise ValueError(
-        f"`{call}(bounds=...)` must be a tuple `(lower, upper)`, SciPy's `Bounds`, or a list of "
-        f"pairs, one for each entry of x; got {bounds!r}."
+        f"`{call}(bounds=...)` must be a tuple `(lower, upper)`, SciPy's `Bounds`, a list of "
+        "pairs, one for each entry of x, or, if x0 is a module or a dict, a dict of tuples "
+        f"`(lower, upper)` by name; got {bounds!r}."
     )
 
 
@@ -106,10 +107,12 @@ def _refuse_ambiguous(bounds: Any, form: Form, call: str) -> None:
         )
 
 
-def by_name(bounds: Any, names: Sequence[str], call: str) -> Any:
+def by_name(bounds: Any, names: Sequence[Any], call: str, missing: str) -> Any:
     """Bounds of some parameters by name, as a tuple of dicts of all; other bounds as they are.
 
-    >>> by_name({"k": (0, 1)}, ["k", "w"], "minimize")
+    `missing` is what the error says of a name that is not among them.
+
+    >>> by_name({"k": (0, 1)}, ["k", "w"], "minimize", "x0 has no key")
     ({'k': 0, 'w': None}, {'k': 1, 'w': None})
     """
     if isinstance(bounds, dict):
@@ -125,8 +128,8 @@ def by_name(bounds: Any, names: Sequence[str], call: str) -> Any:
         for name in end if isinstance(end, dict) else ():
             if name not in names:
                 raise ValueError(
-                    f"`{call}(bounds=...)`: the model has no trainable parameter {name!r}."
-                    f"{did_you_mean(name, names)}"
+                    f"`{call}(bounds=...)`: {missing} {name!r}."
+                    f"{did_you_mean(str(name), map(str, names))}"
                 )
         sides.append({n: end.get(n) if isinstance(end, dict) else end for n in names})
     return tuple(sides)

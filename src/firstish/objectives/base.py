@@ -160,7 +160,7 @@ class Point(ABC):
 
     @property
     def optimality(self) -> float:
-        """|g|, or with bounds |P(x - g) - x|: 0 where the first-order conditions hold."""
+        """|g|, of the projected gradient with bounds: 0 where the first-order conditions hold."""
         return self.grad_norm
 
     def grad_in_range(self) -> tuple[Tensor, float, float]:
