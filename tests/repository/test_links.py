@@ -70,6 +70,20 @@ def test_links_lead_somewhere(name):
     assert dead((ROOT / name).read_text(encoding="utf-8"), ROOT / name) == []
 
 
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_link_to_a_file_of_the_repository_names_one(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    named = re.findall(r"github\.com/firstish/firstish/blob/main/([\w./-]+)", text)
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+def test_an_example_that_a_page_names_is_linked():
+    for path in (ROOT / "docs").glob("*.md"):
+        text = FENCED.sub("", path.read_text(encoding="utf-8"))
+        named = re.findall(r"(\[?)`(?:python )?examples/(\w+\.\w+)", text)
+        assert [file for bracket, file in named if not bracket] == [], path
+
+
 def test_the_pages_of_the_site_link_within_the_site():
     """What lies outside of docs/ is not on the site."""
     docs = ROOT / "docs"
