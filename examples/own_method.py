@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 
 import firstish
-from firstish.methods.base import Failure
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Relaxed:
             new = point.along(-g, alpha * s, self.order)
             if new.value <= f - 1e-4 * alpha * s * gg:
                 return new, firstish.Step(scale=s, step_size=alpha, trials=trials), state
-        stuck = firstish.Step(step_size=0.0, trials=60, failure=Failure.LINE_SEARCH)
+        stuck = firstish.Step(step_size=0.0, trials=60, failure=firstish.Failure.LINE_SEARCH)
         return point, stuck, state
 
 

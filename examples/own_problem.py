@@ -13,7 +13,6 @@ import torch
 
 import firstish
 from firstish.experiments.methods import METHODS, MethodSpec
-from firstish.methods.base import Failure
 from firstish.problems import PROBLEMS, Instance, Options, Problem
 from firstish_command import main
 
@@ -50,7 +49,7 @@ class Cautious:
             new = point.along(-point.grad, alpha, self.order)
             if new.value < point.value:
                 return new, firstish.Step(step_size=alpha, trials=trials), state
-        return point, firstish.Step(failure=Failure.LINE_SEARCH), state
+        return point, firstish.Step(failure=firstish.Failure.LINE_SEARCH), state
 
 
 PROBLEMS["valley"] = Problem(
