@@ -136,13 +136,15 @@ class Rejected(Generic[T]):
 
     def __init__(self, phi: LineFunction[T], alpha: float) -> None:
         self.denied = self.finite = False
+        self.first = True  # until a trial moved x
         self._phi = phi
         self._last, self._last_alpha = math.inf, alpha
         self._changes: list[tuple[float, float, float]] = []  # alpha, of f, of its tangent
 
     def add(self, alpha: float, trial: T) -> None:
         """Take note of a trial that moved x."""
-        phi = self._phi
+        phi, self.first = self._phi, False
+        self.finite = self.finite or math.isfinite(trial.value)
         short = phi.shortfall(alpha, trial)
         if short is None:
             return
@@ -274,12 +276,12 @@ class Armijo:
         while spent < self.max_trials:
             spent += 1
             trial = phi.trial(alpha)
-            rejected.finite = rejected.finite or math.isfinite(trial.value)
             if rejected.denied and abs(trial.value - phi.value) <= phi.noise:
                 break  # f has contradicted the slope while it could resolve the decrease
             if self.accepts(phi, alpha, trial) and trial.usable():
                 return Found(trial, alpha, spent)
             if not trial.moved():
+                rejected.finite = rejected.finite or rejected.first
                 break  # nor would a shorter step
             rejected.add(alpha, trial)
             alpha *= self._cut(phi, alpha, trial) if interpolate else self.theta
