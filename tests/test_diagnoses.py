@@ -66,11 +66,12 @@ SCATTER = {1: 1.2e-10, 0.5: 2.4e-10, 0.25: 1.2e-10, 0.125: 2.4e-10, 0.0625: 1.2e
     ("changes", "unresolved"),
     [
         (lambda a: SCATTER.get(a, 1.2e-10), True),  # values that scatter without a trend
+        (lambda a: 6e-10 * a if a > 0.1 else 0.0, True),  # in proportion by chance, then lost
         (lambda a: 1e-9 * a, False),  # f rises in proportion: the slope is wrong, in small units
         (lambda a: 1e-9 * a + 1e-10 * a * a, False),
         (lambda a: 1e-3, False),  # a jump that rounding does not explain
     ],
-    ids=["scatter", "kink", "smooth", "jump"],
+    ids=["scatter", "chance", "kink", "smooth", "jump"],
 )
 def test_rounding_is_the_reason_only_if_it_explains_the_trials(changes, unresolved):
     found = Armijo(max_trials=5).backtrack(line(changes))

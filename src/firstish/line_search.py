@@ -150,7 +150,14 @@ class Rejected(Generic[T]):
             return
         self.denied = short > self._last * (1 + alpha / self._last_alpha) / 2
         self._last, self._last_alpha = short, alpha
-        self._changes.append((alpha, trial.value - phi.value, phi.slope_to(alpha, trial) * alpha))
+        self.note(alpha, trial)
+
+    def note(self, alpha: float, trial: T) -> None:
+        """Keep the change of f and that of its tangent, where rounding of f should not hide it."""
+        phi = self._phi
+        if phi.shortfall(alpha, trial) is not None:
+            linear = phi.slope_to(alpha, trial) * alpha
+            self._changes.append((alpha, trial.value - phi.value, linear))
 
     def unresolved(self) -> bool:
         """True if rounding explains the last trials, though |f| is so small that it seems not to.
@@ -277,6 +284,7 @@ class Armijo:
             spent += 1
             trial = phi.trial(alpha)
             if rejected.denied and abs(trial.value - phi.value) <= phi.noise:
+                rejected.note(alpha, trial)
                 break  # f has contradicted the slope while it could resolve the decrease
             if self.accepts(phi, alpha, trial) and trial.usable():
                 return Found(trial, alpha, spent)
