@@ -689,3 +689,36 @@ def test_finite_differences_are_named_where_a_run_ends_early():
 def test_arguments_of_a_wrong_type_are_named(wrong, words):
     with pytest.raises(TypeError, match=words):
         firstish.minimize(lambda x: (x**2).sum(), [1.0], **wrong)
+
+
+def test_a_progress_answers_scipys_names():
+    seen = []
+
+    def callback(progress):
+        for name in ("fun", "nfev", "hess_inv"):
+            with pytest.raises(AttributeError) as error:
+                getattr(progress, name)
+            seen.append(str(error.value))
+
+    minimize(rosenbrock, START, callback=callback, max_iterations=1)
+    assert seen[:2] == [
+        "`Progress` has no `fun`. Use `value`.",
+        "`Progress` has no `nfev`. Use `row.oracle_calls`.",
+    ]
+    assert "torch.func.hessian(fun)(x)" in seen[2]
+
+
+def test_a_nan_in_x0_is_named():
+    with pytest.raises(
+        firstish.NonFiniteError, match="x has a NaN at the starting point, in entry 1"
+    ):
+        minimize(rosenbrock, torch.tensor([0.0, torch.nan]))
+
+
+def test_a_relative_tolerance_on_f_is_below_1():
+    with pytest.raises(
+        ValueError, match=r"`minimize\(ftol=...\)` must be below 1, got 2: it is relative"
+    ):
+        minimize(rosenbrock, START, ftol=2)
+    with pytest.raises(TypeError, match="no absolute tolerance on f: use `ftol`, relative"):
+        minimize(rosenbrock, START, fatol=1e-9)

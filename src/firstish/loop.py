@@ -39,6 +39,10 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("gtol", "gtol_rel", "ftol"):
             check_nonnegative("minimize", name, getattr(self, name))
+        if self.ftol >= 1:
+            raise ValueError(
+                f"`minimize(ftol=...)` must be below 1, got {self.ftol}: it is relative to |f|."
+            )
         for name in ("max_oracle_calls", "max_iterations", "max_seconds"):
             limit = getattr(self, name)
             if limit is None:

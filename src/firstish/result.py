@@ -97,22 +97,33 @@ class Progress:
     _x: Tensor = field(repr=False)  # the run's own, not to be written to
     _form: Structure = field(repr=False)
 
+    def __getattr__(self, name: str) -> Any:
+        """Only for names that are not here: those of SciPy's result are answered with ours."""
+        at_x_k = {"nit": "row.iteration"} | dict.fromkeys(_COUNTS, "row.oracle_calls")
+        raise _missing("Progress", name, _SCIPY | at_x_k)
+
     @property
     def x(self) -> Any:
         """A copy of the new point, in the form of `x0`."""
         return self._form.restored(self._x.clone())
 
 
+_COUNTS = ("nfev", "njev", "nhev")
 _SCIPY = {
     "fun": "value",
     "nit": "iterations",
-    "nfev": "oracle_calls",
-    "njev": "oracle_calls",
-    "nhev": "oracle_calls",
-    "jac": "grad_norm",
+    **dict.fromkeys(_COUNTS, "oracle_calls"),
+    "jac": "grad_norm` for its norm, and `torch.func.grad(fun)(x)` for the gradient at a tensor `x",
+    "hess": "torch.func.hessian(fun)(x)",
+    "hess_inv": "torch.linalg.inv(torch.func.hessian(fun)(x))",
     "allvecs": "path",
 }
 """The names of SciPy's `OptimizeResult`, and what is nearest here."""
+
+
+def _missing(owner: str, name: str, nearest: dict[str, str]) -> AttributeError:
+    hint = f" Use `{nearest[name]}`." if name in nearest else ""
+    return AttributeError(f"`{owner}` has no `{name}`.{hint}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -155,9 +166,7 @@ class Result:
 
     def __getattr__(self, name: str) -> Any:
         """Only for names that are not here: those of SciPy's result are answered with ours."""
-        other = _SCIPY.get(name)
-        hint = f" Use `{other}`." if other else ""
-        raise AttributeError(f"`Result` has no `{name}`.{hint}")
+        raise _missing("Result", name, _SCIPY)
 
     @property
     def success(self) -> bool:

@@ -132,6 +132,8 @@ def test_the_list_names_all_problems_and_methods():
     assert result.exit_code == 0
     for name in ("digits-mlp", "imagenette-resnet", "heavy-ball", "abbmin"):
         assert name in result.output
+    assert "standard panel" in result.output
+    assert "The default of `minimize` is lazy." in result.output
 
 
 def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, monkeypatch):

@@ -43,6 +43,11 @@ def test_a_folder_is_named_as_it_is(folder, tmp_path, word, undrawn):
     assert f"records and figures: {place}\npage: {place / 'report.html'}\n" in result.stdout
 
 
+def test_a_report_elsewhere_names_that_folder(folder, tmp_path, undrawn):
+    result = invoke("report", folder, "--out", tmp_path / "rep")
+    assert f"figures: {tmp_path / 'rep'}\npage: {tmp_path / 'rep'}" in result.stdout
+
+
 def test_a_run_into_such_a_folder_names_it(tmp_path, undrawn):
     place = tmp_path / "c[/d]"
     result = invoke(*RUN, "--out", place)

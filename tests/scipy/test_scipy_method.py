@@ -494,6 +494,44 @@ def test_unknown_options_are_warned_about_where_the_user_wrote_them():
     assert theirs["BFGS"] == [("Unknown solver options: oops, ah", __file__)]
 
 
+def test_names_of_minimize_are_answered_with_scipys():
+    with pytest.warns(OptimizeWarning, match="max_iterations. Use maxiter for max_iterations"):
+        run(**EXACT, options={"max_iterations": 9})
+
+
+def test_a_start_outside_of_the_bounds_is_warned_about_where_the_user_wrote_it():
+    with pytest.warns(UserWarning, match="x0 outside of the bounds") as caught:
+        result = run(
+            x0=[5.0, 5.0], jac=rosen_der, bounds=[(0, 2)] * 2, options={"return_all": True}
+        )
+    assert [w.filename for w in caught] == [__file__]
+    assert result.allvecs[0].tolist() == [2, 2]
+
+
+def test_a_gradient_returned_without_jac_true_is_named():
+    with pytest.raises(ValueError, match=r"for `\(f, g\)` pass `jac=True`"):
+        run(lambda x: (rosen(x), rosen_der(x)))
+
+
+@pytest.mark.parametrize("jac", [None, False, "2-point"])
+def test_a_numpy_objective_without_a_gradient_names_this_method(jac):
+    with pytest.raises(TypeError, match=r"method=firstish.scipy_method"):
+        firstish.NumpyObjective(rosen, jac)
+
+
+def test_further_arguments_of_a_numpy_objective():
+    objective = firstish.NumpyObjective(
+        lambda x, a: a * rosen(x),
+        lambda x, a: a * rosen_der(x),
+        hessp=lambda x, v, a: a * rosen_hessp(x, v),
+        args=2.0,
+    )
+    result = firstish.minimize(objective, START, method="CGMR", max_iterations=3)
+    plain = run(lambda x: 2 * rosen(x), jac=lambda x: 2 * rosen_der(x), options={"maxiter": 0})
+    assert result.history[0].value == plain.fun
+    assert result.history[0].grad_norm == pytest.approx(np.linalg.norm(plain.jac))
+
+
 def test_disp_prints_how_it_ended(capsys):
     run(**EXACT, options={"maxiter": 2})
     assert capsys.readouterr().out == ""

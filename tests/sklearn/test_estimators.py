@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import make_regression
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -265,6 +266,21 @@ def test_settings_are_refused_by_name(settings, message):
     X, y, _ = data(2)
     with pytest.raises(ValueError, match=message):
         ScaledLogisticRegression(**settings).fit(X, y)
+
+
+def test_flags_are_true_or_false():
+    X, y, _ = data(2)
+    with pytest.raises(ValueError, match=r"positive=...\)` must be True or False, got 'yes'"):
+        ScaledRidge(positive="yes").fit(X, y)
+
+
+def test_ridge_as_it_is_by_default_is_scikit_learns():
+    X, y = make_regression(150, 150, n_informative=20, noise=1.0, random_state=0)
+    mine, theirs = ScaledRidge().fit(X, y), Ridge().fit(X, y)
+    centred = X - X.mean(0)
+    conditioning = np.linalg.cond(centred.T @ centred + np.eye(150))
+    error = np.linalg.norm(mine.coef_ - theirs.coef_) / np.linalg.norm(theirs.coef_)
+    assert error <= ScaledRidge().tol * conditioning * 150**0.5 < 1e-3
 
 
 def test_a_method_must_be_one():

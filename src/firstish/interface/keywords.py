@@ -15,7 +15,8 @@ _INSTEAD = {
     "use `max_seconds`": "max_time timeout time_limit seconds",
     "use `gtol`": "tolerance_grad atol grad_tol pgtol",
     "use `gtol_rel`, relative to |g(x0)|": "rtol reltol gtol_relative",
-    "use `ftol`": "tolerance_change fatol frtol factr",
+    "use `ftol`": "tolerance_change frtol factr",
+    "there is no absolute tolerance on f: use `ftol`, relative to |f|": "fatol",
     "there is no tolerance on x: use `gtol`, `gtol_rel` or `ftol`": "xtol xatol xrtol",
     "pass the settings themselves, such as `max_iterations=100`": "options",
     "derivatives are computed by autograd. For NumPy functions pass "

@@ -259,6 +259,9 @@ class Point(ABC):
     ) -> None:
         """Raise unless f and its gradient are finite."""
         if not math.isfinite(self.value):
+            if bool(self.x.isnan().any()):
+                entry = int(self.x.isnan().nonzero()[0, 0])
+                raise NonFiniteError(f"x has a NaN {where}, in entry {entry}. Pass numbers.")
             raise NonFiniteError(
                 f"f is {self.value} {where}. {remedy}, and check the data for infinite or "
                 "missing values."

@@ -33,6 +33,7 @@ class NumpyObjective:
         jac_error: the error of the gradient relative to the largest one; 0 for rounding only, more
             if the gradient is a finite difference of `fun`.
         jac_passes: the cost of a gradient, in evaluations of f.
+        args: further arguments of each function, as in SciPy.
 
     Examples:
         >>> import numpy as np, torch, firstish
@@ -51,12 +52,22 @@ class NumpyObjective:
         hessp: Callable[[Array, Array], Any] | None = None,
         jac_error: float = 0.0,
         jac_passes: float = 1,
+        args: Any = (),
     ) -> None:
+        if jac in (None, False) or isinstance(jac, str):
+            raise TypeError(
+                f"`NumpyObjective(jac={jac!r})`: pass the gradient, or True if fun returns (f, g). "
+                "Without a gradient use `scipy.optimize.minimize(fun, x0, "
+                "method=firstish.scipy_method)`, which takes differences of f."
+            )
         for name, call in (("fun", fun), ("jac", jac), ("hess", hess), ("hessp", hessp)):
             needed = name in ("fun", "jac") or call is not None
             if needed and not callable(call) and not (name == "jac" and call is True):
                 raise TypeError(f"`NumpyObjective({name}=...)` must be callable, got {call!r}.")
-        self.fun, self.jac, self.hess, self.hessp = fun, jac, hess, hessp
+        given = args if isinstance(args, tuple) else (args,)
+        self.fun, self.hess, self.hessp = (_with(given, call) for call in (fun, hess, hessp))
+        self.jac: Callable[[Array], Any] | Literal[True]
+        self.jac = True if jac is True else _with(given, jac)
         self.jac_error, self.jac_passes = jac_error, jac_passes
         self.meter = Meter()
         self.eps = FLOAT64_EPS  # the largest of those of x, f and g so far
@@ -123,7 +134,8 @@ class NumpyObjective:
         return Product.by_exact_formula(self._vector(Hv, x, name), self.eps)
 
     def _number(self, returned: Any) -> float:
-        number = np.asarray(returned)
+        pair = isinstance(returned, tuple | list)  # with a gradient it makes no array
+        number = np.asarray(None if pair and len(returned) > 1 else returned)
         if number.size != 1 or number.dtype.kind not in "fiub":
             raise ValueError(
                 f"`fun` must return one real number, got {returned!r}. "
@@ -142,6 +154,11 @@ class NumpyObjective:
         self.note_precision(vector.dtype)
         # A copy, because functions may reuse the array for their next result.
         return torch.from_numpy(np.array(vector, dtype=x.dtype).reshape(-1))
+
+
+def _with(args: tuple[Any, ...], call: Any) -> Any:
+    """The function with further arguments."""
+    return (lambda *where: call(*where, *args)) if args and call is not None else call
 
 
 class NumpyPoint(Point):

@@ -54,7 +54,7 @@ class Difference:
 
     def gradient(self, fun: Function, x: Array, value: Any) -> Any:
         """The gradient at x, where f(x) = value is known; 0 for variables fixed by their bounds."""
-        lower, upper = (np.broadcast_to(bound, x.shape) for bound in self.bounds)
+        lower, upper = (np.broadcast_to(np.asarray(bound), x.shape) for bound in self.bounds)
         free = lower < upper  # SciPy divides by a step of 0 for the others
         if not free.any():
             return np.zeros_like(x)

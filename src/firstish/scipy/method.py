@@ -36,6 +36,7 @@ _STATUS = {
 }
 NOISE = 1e-12  # relative change of f below which finite differences show no descent
 _STOPPED = "`callback` raised `StopIteration`."
+_MEANT = {"max_iterations": "maxiter", "maxfun": "max_oracle_calls", "method": "stepper"}
 _SETTINGS = {field.name for field in fields(ScaledGradient)}
 
 
@@ -126,13 +127,13 @@ def scipy_method(
         ) from error
     _check_unconstrained(constraints)
     method = _method(stepper, settings)
-    start, box = _start(x0), _bounds(bounds)
+    start, ends = _between(bounds, _start(x0))
     difference = Difference(
         approximate=approx_derivative,
         method=jac if isinstance(jac, str) else finite_diff_method,
         rel_step=finite_diff_rel_step,
         abs_step=eps,
-        bounds=_ends(box, start),
+        bounds=ends or (-np.inf, np.inf),
     )
     calls = _calls(fun, start.numel(), args, jac, hess, hessp, difference)
     default = 1e-5 if calls.objective.jac_error else 1e-6
@@ -150,7 +151,7 @@ def scipy_method(
         max_oracle_calls=max_oracle_calls,
         max_iterations=maxiter,
         max_seconds=max_seconds,
-        bounds=box,
+        bounds=ends,
         callback=observer if callback is not None or return_all else None,
     )
     answer = OptimizeResult(
@@ -171,11 +172,6 @@ def scipy_method(
     return answer
 
 
-def _bounds(given: Any) -> Any:
-    """SciPy's bounds as `minimize` takes them: pairs in a list."""
-    return given if given is None or hasattr(given, "lb") else [tuple(pair) for pair in given]
-
-
 def _ftol(given: float | None, tolerance: float | None, jac_error: float) -> float:
     """The tolerance on the change of f: by default only where differences hide the gradient."""
     if given is not None:
@@ -183,12 +179,21 @@ def _ftol(given: float | None, tolerance: float | None, jac_error: float) -> flo
     return NOISE if jac_error and tolerance is None else 0.0
 
 
-def _ends(bounds: Any, x: torch.Tensor) -> tuple[Any, Any]:
-    """The bounds for SciPy's finite differences."""
-    if bounds is None:
-        return -np.inf, np.inf
-    box = box_of(bounds, Structure(x), "minimize")
-    return (-np.inf, np.inf) if box is None else (box.lower.numpy(), box.upper.numpy())
+def _between(bounds: Any, x: torch.Tensor) -> tuple[torch.Tensor, tuple[Any, Any] | None]:
+    """x0, moved inside of SciPy's bounds with a warning if it is outside, and their ends."""
+    if bounds is not None and not hasattr(bounds, "lb"):
+        bounds = [tuple(pair) for pair in bounds]
+    box = None if bounds is None else box_of(bounds, Structure(x), "minimize")
+    if box is None:
+        return x, None
+    if not box.contains(x):
+        # Level 4: this function, scipy_method, SciPy's minimize, its caller.
+        warnings.warn(
+            "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds: the run starts from "
+            "the nearest point inside.",
+            stacklevel=4,
+        )
+    return box.project(x), (box.lower, box.upper)
 
 
 def _check_unconstrained(constraints: Any) -> None:
@@ -209,8 +214,9 @@ def _method(stepper: AnyMethod | str | None, settings: dict[str, Any]) -> AnyMet
         from scipy.optimize import OptimizeWarning
 
         # Level 4: this function, scipy_method, SciPy's minimize, its caller.
+        meant = "".join(f". Use {_MEANT[name]} for {name}" for name in unknown if name in _MEANT)
         warnings.warn(
-            f"Unknown solver options: {', '.join(unknown)}", OptimizeWarning, stacklevel=4
+            f"Unknown solver options: {', '.join(unknown)}{meant}", OptimizeWarning, stacklevel=4
         )
     if stepper is None and known:
         return ScaledGradient(**known)

@@ -24,12 +24,16 @@ def check_number(call: str, name: str, value: object, *, zero: bool) -> None:
 
 
 def check_settings(estimator: Any) -> None:
-    """Raise unless tol, max_iter and method are valid."""
+    """Raise unless tol, max_iter, method and the flags are valid."""
     call = type(estimator).__name__
     check_number(call, "tol", estimator.tol, zero=True)
     most = estimator.max_iter
     if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
         raise ValueError(f"`{call}(max_iter=...)` must be an integer of at least 1, got {most!r}.")
+    for name in ("fit_intercept", "warm_start", "precondition", "positive"):
+        flag = getattr(estimator, name, False)
+        if not isinstance(flag, bool | np.bool_):
+            raise ValueError(f"`{call}({name}=...)` must be True or False, got {flag!r}.")
     method_of(estimator.method, call)
 
 

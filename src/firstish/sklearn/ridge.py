@@ -56,7 +56,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         *,
         alpha: float = 1.0,
         fit_intercept: bool = True,
-        tol: float = 1e-4,
+        tol: float = 1e-8,
         max_iter: int = 1000,
         warm_start: bool = False,
         method: AnyMethod | str | None = None,

@@ -38,9 +38,10 @@ def report(
         page = write_page(summary, out or folder)
     except MISTAKES as error:
         again = shlex.join(["firstish", "report", str(folder), "--out", "DIR"])
-        written = isinstance(error, StorageError)
-        fail(error, f" To write into another folder: {again}" if written else "")
-    shown.print(f"records and figures: {folder}", highlight=False, soft_wrap=True)
+        remedy = f" To write into another folder: {again}"
+        fail(error, remedy if isinstance(error, StorageError) else "")
+    written = f"records and figures: {folder}" if out is None else f"figures: {out}"
+    shown.print(written, highlight=False, soft_wrap=True)
     if as_json:
         print_json({"folder": str(folder), "page": str(page), **digest(summary)})
     else:
