@@ -114,8 +114,8 @@ _SCIPY = {
     "nit": "iterations",
     **dict.fromkeys(_COUNTS, "oracle_calls"),
     "jac": "grad_norm` for its norm, and `torch.func.grad(fun)(x)` for the gradient at a tensor `x",
-    "hess": "torch.func.hessian(fun)(x)",
-    "hess_inv": "torch.linalg.inv(torch.func.hessian(fun)(x))",
+    "hess": "torch.autograd.functional.hessian(fun, x)",
+    "hess_inv": "torch.linalg.inv(torch.autograd.functional.hessian(fun, x))",
     "allvecs": "path",
 }
 """The names of SciPy's `OptimizeResult`, and what is nearest here."""
