@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from firstish.methods.registry import method_of
+from firstish.objectives.global_state import alone
 from firstish.objectives.linear.sparse import check_indices
 from firstish.sklearn.variables import Array
 
@@ -37,15 +39,30 @@ def check_settings(estimator: Any) -> None:
     method_of(estimator.method, call)
 
 
-def check_sparse(estimator: Any, X: Any, call: str) -> None:
-    """Raise if X is a damaged sparse matrix, before scikit-learn's checks use its indices."""
-    if hasattr(X, "tocsr"):
+def checked_data(estimator: Any, call: str, X: Any, *y: ArrayLike, **settings: Any) -> Any:
+    """X, or X and y, as scikit-learn's estimators take them; raises if they are not valid.
+
+    scikit-learn's checks change the filters of `warnings`, which all threads share, so that one
+    thread makes them at a time.
+    """
+    if hasattr(X, "tocsr"):  # a damaged matrix, before scikit-learn's checks use its indices
         check_indices(X, f"{type(estimator).__name__}.{call}(X)")
+    with alone():
+        return validate_data(
+            estimator, X, *y, accept_sparse="csr", dtype=np.float64, reset=bool(y), **settings
+        )
+
+
+def check_labels(y: ArrayLike) -> None:
+    """Raise unless y has labels of classes."""
+    with alone():
+        check_classification_targets(y)
 
 
 def checked_weights(X: Any, given: ArrayLike | None) -> Array | None:
     """The weights as an array, or None; raises if they are not valid."""
     if given is None:
         return None
-    weights: Array = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
+    with alone():
+        weights: Array = _check_sample_weight(given, X, dtype=np.float64, ensure_non_negative=True)
     return weights

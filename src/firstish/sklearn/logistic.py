@@ -10,12 +10,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from firstish.methods.base import AnyMethod
 from firstish.objectives.linear.families import Family, Logistic, Multinomial
-from firstish.sklearn.checks import check_number, check_settings, check_sparse, checked_weights
+from firstish.sklearn.checks import (
+    check_labels,
+    check_number,
+    check_settings,
+    checked_data,
+    checked_weights,
+)
 from firstish.sklearn.fitting import Task, fit
 from firstish.sklearn.variables import Array
 
@@ -93,9 +98,8 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         """
         check_number("ScaledLogisticRegression", "C", self.C, zero=False)
         check_settings(self)
-        check_sparse(self, X, "fit")
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, order="C")
-        check_classification_targets(y)
+        X, y = checked_data(self, "fit", X, y, order="C")
+        check_labels(y)
         classes, labels = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(
@@ -136,8 +140,7 @@ class ScaledLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     def decision_function(self, X: Any) -> Array:
         """The scores: (samples,), positive for `classes_[1]`, or (samples, classes)."""
         check_is_fitted(self)
-        check_sparse(self, X, "decision_function")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = checked_data(self, "decision_function", X)
         z: Array = X @ self.coef_.T + self.intercept_
         return z[:, 0] if z.shape[1] == 1 else z
 

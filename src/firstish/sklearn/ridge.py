@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from firstish.bounds.box import Box
 from firstish.methods.base import AnyMethod
 from firstish.objectives.linear.families import LeastSquares
-from firstish.sklearn.checks import check_number, check_settings, check_sparse, checked_weights
+from firstish.sklearn.checks import check_number, check_settings, checked_data, checked_weights
 from firstish.sklearn.fitting import Task, as_tensor, fit
 from firstish.sklearn.variables import Array
 
@@ -82,17 +82,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         """
         check_number("ScaledRidge", "alpha", self.alpha, zero=True)
         check_settings(self)
-        check_sparse(self, X, "fit")
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            accept_sparse="csr",
-            dtype=np.float64,
-            order="C",
-            multi_output=True,
-            y_numeric=True,
-        )
+        X, y = checked_data(self, "fit", X, y, order="C", multi_output=True, y_numeric=True)
         y = np.ascontiguousarray(y, dtype=np.float64)
         weights = checked_weights(X, sample_weight)
         task = Task(
@@ -130,8 +120,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
     def predict(self, X: Any) -> Array:
         """The predicted numbers: (samples,), or (samples, targets) if y had several targets."""
         check_is_fitted(self)
-        check_sparse(self, X, "predict")
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        X = checked_data(self, "predict", X)
         predicted: Array = X @ self.coef_.T + self.intercept_
         return predicted
 

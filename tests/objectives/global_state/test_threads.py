@@ -385,6 +385,26 @@ def test_estimators_and_linear_models_in_threads_end_at_the_same_bits():
     assert warnings.filters == before
 
 
+@pytest.mark.parametrize("form", [sp.csr_array, np.asarray])
+def test_estimators_change_the_filters_of_warnings_only_with_the_lock(form, monkeypatch):
+    from firstish.sklearn import ScaledLogisticRegression, ScaledRidge
+
+    rng = np.random.RandomState(0)
+    X, noise, weights = form(rng.randn(60, 5)), rng.randn(60), rng.rand(60)
+    enter = warnings.catch_warnings.__enter__
+    held = []
+
+    def watched(self):
+        held.append(alone()._is_owned())
+        return enter(self)
+
+    monkeypatch.setattr(warnings.catch_warnings, "__enter__", watched)
+    ScaledLogisticRegression().fit(X, noise > 0, weights).predict(X)
+    ScaledRidge(alpha=0.1).fit(X, noise, weights).predict(X)
+    assert held
+    assert all(held)
+
+
 def test_ignored_warnings_leave_the_filters_as_they_were():
     before = list(warnings.filters)
 
