@@ -172,6 +172,41 @@ def test_deep_cuts_in_a_row_are_counted():
     assert {0, 1} <= counts
 
 
+def basin(x):
+    """Its curvature grows towards the minimum: B, from older steps, is too large."""
+    weights = torch.tensor([1.0, 3.0, 9.0, 27.0], dtype=x.dtype)
+    return (weights * torch.sqrt(1 + (x - x.mean() / 2) ** 2)).sum()
+
+
+def test_steps_that_went_too_far_make_the_next_ones_shorter():
+    """Where the minimum along B g was is found from the slopes here; the method uses curvatures."""
+    x0 = torch.tensor([-9.0, 12.0, -6.0, 15.0], dtype=torch.float64)
+    point = FunctionObjective(basin, x0).at(x0, 1)
+    state, mean, taken, scales = LazyState(), 0.0, 1.0, []
+    for k in range(15):
+        new, step, after = LazyStep().step(point, state)
+        assert step.product is None
+        if k >= 2:
+            s = point.x - state.x
+            before, here = float(state.grad @ s), float(point.grad @ s)
+            minimum = taken * before / (before - here)
+            mean += 0.05 * (math.log(min(10.0, max(0.25, 1 / minimum))) - mean)
+        if k >= 1:
+            assert after.excess == pytest.approx(mean, rel=1e-6, abs=1e-9)
+            assert step.scale == pytest.approx(math.exp(-max(0.0, mean)), rel=1e-6)
+            scales.append(step.scale)
+        taken = step.scale * step.step_size
+        point, state = new, after
+    assert min(scales) < 0.95
+    assert max(scales) == 1
+
+
+def test_textbook_lbfgs_takes_no_step_shorter():
+    x0 = torch.tensor([-0.6, 0.9, -0.3, 1.2], dtype=torch.float64)
+    result = minimize(basin, x0, method=LazyStep(self_scaled=False), max_iterations=9)
+    assert {row.scale for row in result.history[1:-1]} == {1.0}
+
+
 # The memory
 
 

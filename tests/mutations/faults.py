@@ -610,10 +610,26 @@ FAULTS = [
     Fault(
         "lazy-tau-of-the-whole-step",
         "methods/lazy_step.py",
-        "expected = -slope / length / length",
-        "expected = -slope / length",
+        "expected = shorter * (-slope / length / length)",
+        "expected = shorter * (-slope / length)",
         "tau depends on the length of the step",
         LAZY + "test_tau_is_the_curvature_found_over_the_curvature_expected",
+    ),
+    Fault(
+        "lazy-expects-the-shorter-step",
+        "methods/lazy_step.py",
+        "expected = shorter * (-slope / length / length)",
+        "expected = -slope / length / length",
+        "a step that was taken shorter looks as if B were right",
+        LAZY + "test_steps_that_went_too_far_make_the_next_ones_shorter",
+    ),
+    Fault(
+        "lazy-never-shorter",
+        "methods/lazy_step.py",
+        "math.exp(-max(0.0, excess))",
+        "1.0",
+        "B stays too large, and the first trial fails again and again",
+        LAZY + "test_steps_that_went_too_far_make_the_next_ones_shorter",
     ),
     Fault(
         "lazy-counts-no-cuts",

@@ -92,13 +92,18 @@ def _affordable(pairs: Pairs) -> int:
 
 
 def direction(
-    point: Point, pairs: Pairs, self_scaled: bool, known: FreeProducts | None = None
+    point: Point,
+    pairs: Pairs,
+    self_scaled: bool,
+    shorter: float,
+    known: FreeProducts | None = None,
 ) -> tuple[Tensor, FreeProducts | None]:
-    """-B g over the free variables, to the bound for those close to one, and their products."""
+    """-shorter B g over the free variables, to the bound for those close to one; their products."""
     g, x, box = point.grad, point.x, point.box
     assert box is not None
     p, free = _to_close_bounds(point, pairs)
     q, known = _over(free, g, pairs, self_scaled, known)
+    q.mul_(shorter)
     for _ in range(ROUNDS):
         straight = x + q
         end = box.project(straight)
@@ -115,6 +120,7 @@ def direction(
             p = there if p is None else p + there
         free = ~excluded if free is None else free & ~excluded
         q, known = _over(free, g, pairs, self_scaled, known)
+        q.mul_(shorter)
     return q if p is None else p + q, known
 
 

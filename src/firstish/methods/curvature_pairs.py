@@ -56,6 +56,11 @@ class Pair(NamedTuple):
     cosine: float
     stretch: float
 
+    @property
+    def curvature(self) -> float:
+        """<s,y>/<s,s>."""
+        return self.cosine * self.stretch
+
 
 def pair(s: Tensor, y: Tensor, least: float) -> Pair | None:
     """The pair, if its cosine is at least `least`: else it shows no positive curvature.

@@ -23,6 +23,8 @@ from firstish.scaling import Curvature, curvature_case, require_finite
 DESCENT = 1e-10  # least cosine of the angle between p and -g
 SHORT = 0.3  # a step size below it is a deep cut
 DEEP_CUTS = 5  # in a row: then B is too large everywhere, not only along the last step
+RECENT = 0.05  # weight of the last step in the mean `excess`
+EXCESS = 0.25, 10.0  # least and largest ratio that one step adds to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class LazyState:
         x: the point before; None before the first step.
         grad: the gradient there.
         expected: <p,B^-1 p>/<p,p>, the curvature along the step that the pairs expected.
+        excess: the mean over the last steps of the logarithm of the curvature found over it.
         S: see `Pairs`; None without pairs.
         Y: likewise.
         R: likewise, the bytes of its float64 numbers: `load_state_dict` of torch's optimizers
@@ -53,6 +56,7 @@ class LazyState:
     stretches: tuple[float, ...] = ()
     taus: tuple[float, ...] = ()
     cuts: int = 0
+    excess: float = 0.0
     free: Tensor | None = None
     free_R: Tensor | None = None
 
@@ -91,7 +95,7 @@ class LazyState:
 class LazyStep(ProposingMethod[LazyState]):
     """Self-scaled BFGS from many curvature pairs, with a product only where these do not decide.
 
-        p = -B g,    x <- x + alpha p,    alpha = 1 tried first
+        p = -c B g,    x <- x + alpha p,    alpha = 1 tried first
 
     B is the inverse Hessian that the pairs (change of x, change of g) show, each update rescaled by
     what the last one got wrong (formulas: `methods/curvature_pairs.py`). Until the memory is full
@@ -113,7 +117,9 @@ class LazyStep(ProposingMethod[LazyState]):
     and x.
 
     The factor tau that rescales the older pairs is at most 1, except after five steps in a row that
-    were cut below 0.3: B is then too large everywhere, and a tau above 1 shrinks it.
+    were cut below 0.3: B is then too large everywhere, and a tau above 1 shrinks it. Otherwise c
+    makes up for a B that is too large: 1/c is the curvature found along the steps over the expected
+    one, in the geometric mean over about the last twenty; c is at most 1. It is the row's scale.
 
     docs/beyond.md has the formulas and the measurements behind these choices.
 
@@ -176,18 +182,20 @@ class LazyStep(ProposingMethod[LazyState]):
             known = None if known is None else known.plus_newest(pairs)
         if pairs is None:
             return _gradient(point, "curvature")
+        excess = self._excess(last, state)
+        shorter = 1.0 if last is None else math.exp(-max(0.0, excess))
         if point.box is None:
-            p = pairs.times(point.grad, self.self_scaled).neg_()  # -B g
+            p = pairs.times(point.grad, self.self_scaled).mul_(-shorter)
         else:
-            p, known = direction(point, pairs, self.self_scaled, known)
+            p, known = direction(point, pairs, self.self_scaled, shorter, known)
         slope, length = dot(point.grad, p), norm(p)
         if not _descends(slope, length, point.grad_norm):
             return _gradient(point, "descent")
         if last is None:
             proposal = _measured(point, p, slope, length, "curvature", pairs)
         else:
-            proposal = _proposal(point, p, slope, length, 1.0, pairs)
-        proposal.state_after = proposal.state_after.with_free(known)
+            proposal = _proposal(point, p, slope, length, 1.0, pairs, shorter)
+        proposal.state_after = replace(proposal.state_after.with_free(known), excess=excess)
         return proposal
 
     def propose_again(self, point: Point, proposal: Proposal) -> Proposal | None:
@@ -213,10 +221,18 @@ class LazyStep(ProposingMethod[LazyState]):
             return Pairs.first(last)
         tau = 1.0
         if self.self_scaled and state.expected > 0:
-            found = last.cosine * last.stretch  # <s,y>/<s,s>
             largest = math.inf if state.cuts >= DEEP_CUTS else 1.0
-            tau = min(found / state.expected, largest)
+            tau = min(last.curvature / state.expected, largest)
         return pairs.plus(last, tau if 0 < tau < math.inf else 1.0, most)
+
+    def _excess(self, last: Pair | None, state: LazyState) -> float:
+        """`LazyState.excess` with the last step in it, whose curvature was expected."""
+        if not self.self_scaled or state.S is None or state.expected <= 0:
+            return state.excess
+        ratio = 0.0 if last is None else last.curvature / state.expected
+        least, most = EXCESS
+        new = math.log(min(max(ratio, least), most))
+        return state.excess + RECENT * (new - state.excess)
 
     def _room(self, x: Tensor) -> tuple[int, float]:
         """How many pairs are kept at most, and how many before they are rounded to float32."""
@@ -277,16 +293,22 @@ def _measured(
 
 
 def _proposal(
-    point: Point, p: Tensor, slope: float, length: float, s: float, pairs: Pairs | None
+    point: Point,
+    p: Tensor,
+    slope: float,
+    length: float,
+    s: float,
+    pairs: Pairs | None,
+    shorter: float = 1.0,
 ) -> Proposal:
-    """The step s p, whose slope and length at s = 1 are given."""
-    expected = -slope / length / length  # B^-1 p = -g, so <p,B^-1 p> = -<g,p>
+    """The step s p, whose slope and length at s = 1 are given; p = -shorter B g."""
+    expected = shorter * (-slope / length / length)  # <p,B^-1 p> = -shorter <g,p>
     return Proposal(
         vector=p,
         weight=s,
         slope=s * slope,
         length=s * length,
         interpolate=True,
-        record=Step(scaling="pairs", scale=s, pairs=0 if pairs is None else len(pairs)),
+        record=Step(scaling="pairs", scale=s * shorter, pairs=0 if pairs is None else len(pairs)),
         state_after=LazyState.after(point, expected, pairs),
     )

@@ -119,17 +119,18 @@ def falling(f, x, p, slope, rho=1e-4, theta=0.5):
 
 
 def lazy(f, g, Hv, x, *, steps, memory=10**6, self_scaled=True):
-    rows, pairs, x_old, g_old, cuts = [], [], None, None, 0
+    rows, pairs, x_old, g_old, cuts, excess = [], [], None, None, 0, 0.0
     for _ in range(steps):
         grad, note, scale, search = g(x), None, 1.0, parabolic
         if x_old is not None:
             s, y = x - x_old, grad - g_old
+            ratio = 1.0
+            if pairs and self_scaled:
+                ratio = (s @ y) / (s @ np.linalg.solve(dense_bfgs(pairs, True), s))
+                excess = 0.95 * excess + 0.05 * np.log(np.clip(ratio, 0.25, 10))
             if s @ y >= 1e-8 * np.linalg.norm(s) * np.linalg.norm(y):
-                tau = 1.0
-                if pairs and self_scaled:
-                    tau = (s @ y) / (s @ np.linalg.solve(dense_bfgs(pairs, True), s))
-                    tau = tau if cuts >= 5 else min(1.0, tau)
-                pairs = [*pairs, (s, y, tau)][-memory:]
+                pairs = [*pairs, (s, y, ratio if cuts >= 5 else min(1.0, ratio))][-memory:]
+                scale = min(1.0, np.exp(-excess))
             else:
                 note = "curvature"
         p = -dense_bfgs(pairs, self_scaled) @ grad if pairs else -grad
