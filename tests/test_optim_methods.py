@@ -362,15 +362,38 @@ def test_a_resumed_default_takes_the_same_steps_on_batches(data, steps):
     assert all(map(torch.equal, run(None), run(steps)))
 
 
+def projected_steps(optimizer, closure, project):
+    """Four steps, each followed by a projection of the parameters."""
+    for _ in range(4):
+        optimizer.step(closure)
+        for p in optimizer.param_groups[0]["params"]:
+            p.data = project(p.data)
+
+
 def test_parameters_changed_between_steps_are_no_change_of_the_loss(data):
     model = net()
     optimizer = ScaledGD(model.parameters())
-    for _ in range(4):
-        optimizer.step(closure_of(model, data))
-        with torch.no_grad():
-            for p in model.parameters():
-                p.mul_(0.9)
+    shrink = lambda p: 0.9 * p  # noqa: E731
+    with pytest.warns(UserWarning, match="parameters were changed since") as caught:
+        projected_steps(optimizer, closure_of(model, data), shrink)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
     assert isinstance(optimizer.method, LazyStep)
+
+
+def onto_the_simplex(p):
+    return p.clamp(min=0) / p.clamp(min=0).sum()
+
+
+@pytest.mark.parametrize("project", [lambda p: p.clamp(min=0), onto_the_simplex])
+def test_clamped_parameters_are_answered_with_bounds(project):
+    """Not with a loss that changes, although on the simplex their sum is always the same."""
+    p = nn.Parameter(torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64))
+    optimizer = ScaledGD([p])
+    target = torch.tensor([2.0, -1.0, 0.5], dtype=torch.float64)
+    with pytest.warns(UserWarning, match=r"'bounds': \(0, None\)") as caught:
+        projected_steps(optimizer, lambda: ((p - target) ** 4).sum(), project)
+    assert not any("not the same function as" in str(one.message) for one in caught)
 
 
 @pytest.mark.parametrize("method", ["lazy", "plane"])

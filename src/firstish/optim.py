@@ -17,6 +17,7 @@ from firstish.bounds.forms import box_of, ends_of
 from firstish.distributed import warn_of_own_loss
 from firstish.interface.keywords import closest, unknown_keyword
 from firstish.interface.warn import warn
+from firstish.linalg import dot
 from firstish.line_search import Armijo
 from firstish.loop import Clock, Run, Snapshot
 from firstish.methods.base import AnyMethod, Failure
@@ -32,6 +33,14 @@ from firstish.result import Row
 _SHARED = (
     "parameters of this `ScaledGD`: the two would write over each other. Give each thread a model "
     "of its own, for example `copy.deepcopy(model)`."
+)
+_MOVED = (
+    "The parameters were changed since the last `ScaledGD.step`, not for the first time. If they "
+    "are clamped, pass the limits as bounds of their group instead, which the steps then respect: "
+    "`ScaledGD([{'params': [p], 'bounds': (0, None)}])`. Other constraints can be written into the "
+    "model with `torch.nn.utils.parametrize`. Curvature pairs remain valid if the loss is the same "
+    "function in every step, which cannot be checked at other parameters: for mini-batches pass "
+    "`method='CGMR'`. (Warned once.)"
 )
 _LIKE_A_RATE = 0.1  # a first trial step below this was meant for another optimizer
 _SCHEDULED = 0.01  # a scheduler that goes below this was, too
@@ -104,6 +113,7 @@ class ScaledGD(Optimizer):
     # With it a GradScaler sets `found_inf` and calls `step`, which raises with advice.
     _step_supports_amp_scaling = True
     _own: OwnGrads
+    _times_moved = 0  # how often the parameters were changed between steps
 
     def __init__(
         self,
@@ -190,16 +200,14 @@ class ScaledGD(Optimizer):
             kept=kept,
             own=self._own,
         )
-        if self._loaded:
-            self._loaded = False
-            _warn_of_other_parameters(memory, point.x)
         try:
             if point is kept and not self._trusted:
                 objective.expect(kept)
                 self._trusted = True
-            elif point is not kept and self._changed(memory, point):
-                self._note_change(memory, point)
+            moved = point is not kept and self._compare(memory, point)
             run = self._resumed(objective, point, memory, objective.meter.since(before), clock)
+            if moved and isinstance(self.method, ProposingMethod):
+                run.state = self.method.elsewhere(run.state)
             if not memory["iterations"] and self.method.order < 2:
                 objective.confirm_once(point)  # otherwise the first product does it
             entry, new = run.step()
@@ -258,14 +266,24 @@ class ScaledGD(Optimizer):
             run.state = run.state if held is None else held
         return run
 
-    def _changed(self, memory: dict[str, Any], point: Point) -> bool:
-        """True if f differs from its value at the end of the last step, at the same parameters."""
-        before = memory["value"]
-        if before is None or memory["changing"] or memory["at"] != _checksum(point.x):
-            return False  # not compared, warned of before, or at other parameters
-        now = point.value
-        same = abs(now - before) <= 10 * point.eps * max(abs(now), abs(before))
-        return math.isfinite(now) and not same
+    def _compare(self, memory: dict[str, Any], point: Point) -> bool:
+        """Warn if the loss or the parameters are not those that the last step ended with.
+
+        Returns:
+            True if the parameters are not: the loss cannot be compared then.
+        """
+        loaded, self._loaded = self._loaded, False
+        moved = bool(memory["at"]) and memory["numbers"] == point.x.numel()
+        moved = moved and memory["at"] != _checksum(point.x)
+        if loaded:
+            _warn_of_other_parameters(memory, point.x)
+        elif moved:
+            self._times_moved += 1
+            if self._times_moved == 2:  # once is a new start
+                warn(_MOVED)
+        if not moved and not memory["changing"] and _differs(memory["value"], point):
+            self._note_change(memory, point)
+        return moved
 
     def _note_change(self, memory: dict[str, Any], point: Point) -> None:
         """Warn that the loss is not the same function in every step; the default gives way."""
@@ -546,9 +564,17 @@ def _needs_same_loss(method: AnyMethod) -> bool:
     return getattr(method, "needs_same_loss", False)
 
 
+def _differs(before: float | None, point: Point) -> bool:
+    """True if f differs from an earlier value at the same parameters, by more than rounding."""
+    if before is None or not math.isfinite(point.value):
+        return False
+    now = point.value
+    return not abs(now - before) <= 10 * point.eps * max(abs(now), abs(before))
+
+
 def _warn_of_other_parameters(memory: dict[str, Any], x: Tensor) -> None:
     """Warn if x is not the point that a loaded state was saved at."""
-    saved, rounding = memory["at"], 100 * torch.finfo(x.dtype).eps * x.abs().sum().item()
+    saved, rounding = memory["at"], 100 * torch.finfo(x.dtype).eps * _checksum(x.abs())
     if saved and memory["numbers"] == x.numel() and abs(saved - _checksum(x)) > rounding:
         warn(
             "`ScaledGD.load_state_dict(...)`: the parameters are not those that the state was "
@@ -557,7 +583,8 @@ def _warn_of_other_parameters(memory: dict[str, Any], x: Tensor) -> None:
 
 
 def _checksum(x: Tensor) -> float:
-    return x.sum().item()
+    """A number that tells x from a projection of it to one sum, or to one norm."""
+    return x.sum().item() + dot(x, x)
 
 
 def _number(rate: Any) -> float:

@@ -128,6 +128,10 @@ class ProposingMethod(ABC, Generic[State]):
         after: State = proposal.state_after
         return after
 
+    def elsewhere(self, state: State) -> State:
+        """The state, where x was changed since the step that it is of."""
+        return state
+
     def propose_again(self, point: Point, proposal: Proposal) -> Proposal | None:
         """A second proposal after the line search accepted no trial of the first, or None."""
         return None
