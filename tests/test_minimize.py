@@ -207,9 +207,9 @@ def test_an_end_at_rounding_is_said_in_plain_words(dtype):
     result = minimize(lambda x: 1 + rosenbrock(x), START.to(dtype), gtol=1e-30)
     assert result.status is Status.ROUNDING
     assert not result.success
-    assert "No step from x lowers f by more than rounding; scaling" in result.message
-    advice = "use float64" if dtype == torch.float32 else "gtol=1e-30 is below what float64 shows"
-    assert advice in result.message
+    assert "No step from x lowers f by more than its rounding error" in result.message
+    assert "If x is the minimum, gtol=1e-30 is out of reach" in result.message
+    assert ("badly scaled at x: use float64, " in result.message) == (dtype == torch.float32)
 
 
 @pytest.mark.parametrize("least", [1.0, 0.0])
@@ -303,10 +303,37 @@ FALLING = {
 @pytest.mark.parametrize("name", FALLING)
 def test_a_function_without_a_lowest_value_is_named_so(name, dtype):
     x0 = torch.tensor([1.0, 2.0], dtype=dtype)
-    result = firstish.minimize(FALLING[name], x0, max_oracle_calls=1500)  # lazy goes far at once
+    result = firstish.minimize(FALLING[name], x0)
     assert result.status is Status.UNBOUNDED
     assert result.x.isfinite().all()
     assert result.value < -1 / torch.finfo(dtype).eps
+    assert result.oracle_calls < 200
+    assert "|x| = " in result.message
+
+
+@pytest.mark.parametrize("x0", [torch.zeros(3), torch.zeros(3, dtype=torch.float64)])
+def test_a_linear_function_ends_with_its_first_line_search(x0):
+    result = firstish.minimize(lambda x: x.sum(), x0)
+    assert (result.status, result.iterations) == (Status.UNBOUNDED, 1)
+    assert result.oracle_calls < 70
+
+
+FAR = {
+    "a system whose solution is 1e9": lambda x: 0.5 * (x @ x) - 1e9 * x.sum(),
+    "with a constant": lambda x: 0.5 * (x @ x) - 1e9 * x.sum() + 1e-3,
+    "in large units": lambda x: 1e20 * ((x - 1) ** 2 - 1).sum(),
+    "from a saddle in large units": lambda x: 1e20 * (-(x**2) / 2 + x**4 / 4).sum(),
+    "far from a saddle": lambda x: (-(x**2) + 1e-28 * x**4).sum(),
+    "a slope until 1e12": lambda x: torch.sqrt(1 + (x - 1e12) ** 2).sum() - 2e12 + 1e-3 * x[0],
+}
+
+
+@pytest.mark.parametrize("near", [0.0, 1e-20, 1e-8, 1.0])
+@pytest.mark.parametrize("name", FAR)
+def test_a_far_or_large_minimum_is_not_called_unbounded(name, near):
+    x0 = torch.full((3,), near, dtype=torch.float64)
+    result = firstish.minimize(FAR[name], x0, gtol=0, gtol_rel=1e-10)
+    assert result.status is not Status.UNBOUNDED, result.message
 
 
 def test_a_low_but_bounded_function_is_not_called_unbounded():

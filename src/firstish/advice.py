@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from firstish.linalg import norm
 from firstish.loop import Limits, Run
 from firstish.methods.base import Failure
 from firstish.objectives.gradient_check import wrong_entry
@@ -31,8 +32,11 @@ def diagnosis(run: Run, status: Status, limits: Limits, first_value: float) -> t
     `first_value` is f(x0).
     """
     eps = torch.finfo(run.point.x.dtype).eps
-    if run.point.value < -max(1.0, abs(first_value)) / eps:
-        return Status.UNBOUNDED, ""
+    lost = run.point.value < -max(1.0, abs(first_value)) / eps
+    if status is Status.UNBOUNDED or (lost and status is not Status.ROUNDING):
+        return Status.UNBOUNDED, (
+            f"|x| = {norm(run.point.x):.3g}. Check the sign of f, or add bounds or a penalty."
+        )
     return status, _advice(status, run, limits)
 
 
@@ -59,20 +63,31 @@ def _advice(status: Status, run: Run, limits: Limits) -> str:
         return _DIFFERENCES
     if status is Status.LINE_SEARCH and run.failure not in (None, Failure.LINE_SEARCH):
         return f"Here {run.failure.value}."
-    if status is Status.ROUNDING:
-        if run.point.x.dtype != torch.float64:
-            return "For a smaller gradient use float64."
-        return f"gtol={limits.gtol:g} is below what float64 shows here."
-    return ""
+    return _at_rounding(run, limits) if status is Status.ROUNDING else ""
+
+
+def _at_rounding(run: Run, limits: Limits) -> str:
+    """What is known where no decrease of f can be measured: a minimum, or a bad scaling."""
+    dtype = str(run.point.x.dtype).removeprefix("torch.")
+    finer = "" if dtype == "float64" else "use float64, "
+    by_hand = " Or the gradient is wrong: try `scipy.optimize.check_grad`." * run.point.by_hand
+    return (
+        f"In {dtype} a decrease can no longer be measured. If x is the minimum, "
+        f"gtol={limits.gtol:g} is out of reach here. If it is not, f is badly scaled at x: "
+        f"{finer}bring all variables to one order of magnitude, or remove a large constant from f."
+        f"{by_hand}"
+    )
 
 
 def _wrong_gradient(status: Status, run: Run) -> str:
     """A sentence if the gradient contradicts f at the last point.
 
-    Checked only where the line search failed, or needed many trials for one written by hand.
+    Checked only where the line search failed; one written by hand also at rounding, where a wrong
+    one may end, and if many trials were needed.
     """
     many = run.here().oracle_calls > _MANY * max(20, run.iterations)
-    failed = status is Status.LINE_SEARCH or (status in _BUDGETS and many and run.point.by_hand)
+    stuck = status is Status.ROUNDING or (status in _BUDGETS and many)
+    failed = status is Status.LINE_SEARCH or (stuck and run.point.by_hand)
     wrong = wrong_entry(run.point) if failed else None
     if wrong is None:
         return ""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, finfo
 
 from firstish._validate import check_nonnegative, check_number
 from firstish.distributed import Group
@@ -21,6 +21,8 @@ from firstish.methods.base import AnyMethod, Failure, Step
 from firstish.objectives.base import Meter, Objective, Point
 from firstish.objectives.global_state import limit_threads_after_fork
 from firstish.result import Entry, Status
+
+_ENDLESS = 2.0**50  # a step size: fifty times, a step twice as long was better
 
 _FAILED = {Failure.STATIONARY: Status.CONVERGED, Failure.ROUNDING: Status.ROUNDING}
 
@@ -123,6 +125,7 @@ class Run:
     """
 
     failure: Failure | None = None
+    _endless = False  # True once a line search has found no end of the fall of f
 
     def __init__(
         self,
@@ -183,6 +186,7 @@ class Run:
             seconds = self.group.broadcast(seconds)  # all ranks stop together
         here, here_norm, iteration = self._value, self._grad_norm, self.iterations
         status = limits.met(here, here_norm, self._f_before, self._first_norm)
+        status = status or (Status.UNBOUNDED if self._endless else None)
         status = status or limits.spent(iteration, oracle_calls, seconds)
         if status is not None:
             return status
@@ -198,6 +202,7 @@ class Run:
         value, grad_norm = point.value, point.optimality
         if not (isfinite(value) and isfinite(grad_norm)):
             return Status.NON_FINITE
+        self._endless = self._falls_on(step, value)
         point.accept()
         self.point.release()
         self.point, self.state = point, state
@@ -226,6 +231,20 @@ class Run:
                 f"`Step` and the next state, got {type(done).__name__}."
             ) from None
         return point, step, state
+
+    def _falls_on(self, step: Step, value: float) -> bool:
+        """True if the step was made longer up to the last trial, and f fell each time.
+
+        Or up to the range of numbers, and so far that f(x) is lost in the rounding of the new
+        value. A minimum far away, or in large units, ends the search before.
+        """
+        if not (step.step_size or 0.0) >= _ENDLESS:
+            return False
+        trials = getattr(getattr(self.method, "line_search", None), "max_trials", inf)
+        in_range = value > -sqrt(finfo(self.point.x.dtype).max)
+        if in_range and (step.trials or 0) < trials:
+            return False
+        return value < -max(1.0, abs(self._value)) / self.point.eps
 
     def snapshot(self) -> Snapshot:
         """The run as it is now."""

@@ -21,7 +21,7 @@ from firstish.methods.base import AnyMethod
 from firstish.methods.registry import method_of
 from firstish.methods.take_step import ProposingMethod
 from firstish.objectives.base import Objective, Point
-from firstish.objectives.detached import detached_entry
+from firstish.objectives.detached import warn_of_zeros
 from firstish.objectives.finite_sum.base import RowSum
 from firstish.objectives.flatten import Structure
 from firstish.objectives.function import FunctionObjective, objective_of
@@ -29,6 +29,7 @@ from firstish.objectives.global_state import in_use
 from firstish.objectives.hvp import Mode
 from firstish.objectives.module.objective import ModuleObjective
 from firstish.objectives.module.unchanged import unchanged
+from firstish.objectives.numpy import NumpyObjective
 from firstish.result import Entry, Progress, Result, Status
 
 Callback = Callable[[Progress], object]
@@ -148,8 +149,9 @@ def minimize(
         finally:
             record.load(run.point.x)  # also after Ctrl-C: what was reached is not lost
         result = _result(run, status, limits, record)
-        if isinstance(objective, FunctionObjective) and not run.point.full_grad.all():
-            _warn_of_detached(run.point)
+        plain = isinstance(objective, FunctionObjective | NumpyObjective)
+        if plain and not run.point.full_grad.all():
+            warn_of_zeros(run.point, run.iterations > 0)
         return result
 
 
@@ -322,14 +324,3 @@ def _result(run: Run, status: Status, limits: Limits, record: _Record) -> Result
     if record.display is not None:
         record.display.close(result.message)
     return result
-
-
-def _warn_of_detached(point: Point) -> None:
-    """Warn if f depends on an entry of x that autograd does not know of."""
-    entry = detached_entry(point)
-    if entry is not None:
-        warn(
-            f"f changes with entry {entry} of x, but its gradient there is exactly 0, so that "
-            "`minimize` could not optimize it. A part of f is computed outside of autograd: use "
-            "torch's functions instead of `.item()`, `float()`, `.detach()`, `math` or NumPy."
-        )

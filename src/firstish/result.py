@@ -25,10 +25,10 @@ class Status(Enum):
     MAX_ITERATIONS = "The budget of iterations is spent."
     MAX_SECONDS = "The budget of seconds is spent."
     STOPPED = "The callback stopped the run."
-    ROUNDING = "No step from x lowers f by more than rounding; scaling the variables may help."
+    ROUNDING = "No step from x lowers f by more than its rounding error."
     LINE_SEARCH = "No trial of the line search was accepted."
     NON_FINITE = "f, its gradient or a Hessian-vector product was not finite at the next point."
-    UNBOUNDED = "f has fallen so far that it seems to be unbounded below."
+    UNBOUNDED = "f falls without bound, as far as it was followed."
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,9 +6,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize as scipy_minimize
 
 import firstish
-from firstish import FunctionObjective, minimize
+from firstish import FunctionObjective, minimize, scipy_method
 
 
 def item(x):
@@ -70,3 +71,23 @@ def test_an_objective_of_ones_own_is_checked_too_and_the_counts_stay():
         result = firstish.minimize(objective, x0)
     assert result.oracle_calls == result.history[-1].oracle_calls
     assert result.passes == result.history[-1].passes
+
+
+@pytest.mark.parametrize("fun", [lambda x: torch.round(x).sum(), lambda x: 3.0 + 0 * x.sum()])
+def test_a_constant_function_is_no_silent_success(fun):
+    with pytest.warns(UserWarning, match="integer-valued or piecewise constant"):
+        minimize(fun, [0.3, 4.1])
+
+
+@pytest.mark.parametrize("options", [{}, {"finite_diff_method": "3-point"}])
+def test_finite_differences_of_steps_are_no_silent_success(options):
+    with pytest.warns(UserWarning, match=r"larger differences \(`eps=`"):
+        scipy_minimize(
+            lambda x: np.floor(10 * x).sum(), [0.35], method=scipy_method, options=options
+        )
+
+
+@pytest.mark.parametrize("fun", [lambda x: (x**2).sum(), lambda x: 1 + (x**2).sum()])
+def test_differences_that_cancel_at_a_minimum_are_right(fun):
+    options = {"finite_diff_method": "3-point"}
+    assert scipy_minimize(fun, np.zeros(3), method=scipy_method, options=options).success

@@ -11,6 +11,7 @@ from firstish.linalg import dot
 from firstish.objectives.base import Point
 
 _SHARE = 1e-3  # of the whole change of f: an error below it is not reported
+_LENGTHS = 3  # of differences that are tried
 _AGREEMENT = 0.1  # of errors at several differences, per unit of length; rounding does not agree
 
 
@@ -25,10 +26,10 @@ class WrongEntry(NamedTuple):
 def wrong_entry(point: Point) -> WrongEntry | None:
     """The entry of the gradient with the largest error; None if differences of f show no error.
 
-    One central difference along the signs of g, in which no two entries cancel: 2 values. If its
-    error is not a matter of rounding, curvature or a kink, and is proportional to the difference
-    (4 values more), halving finds the entry: 2 values for each. f is not evaluated outside of the
-    bounds.
+    One central difference along the signs of g, in which no two entries cancel: 2 values, and at
+    most 4 more where curvature hides the error. If it is not a matter of rounding or a kink, and is
+    proportional to the difference (4 values more), halving finds the entry: 2 values for each. f is
+    not evaluated outside of the bounds.
     """
     x, g = point.x, point.full_grad
     if type(x) is not Tensor or point.by_differences:  # a sharded vector has no single entries
@@ -37,13 +38,18 @@ def wrong_entry(point: Point) -> WrongEntry | None:
     if point.box is not None:
         inside = point.box.lower <= x - h.abs(), x + h.abs() <= point.box.upper
         h = h * (inside[0] & inside[1])
-    error, second = _error(point, g, h)
-    linear = 2 * dot(g, h)
-    flat = second == 0 and error == -linear  # then f may be lost in the rounding of its terms
-    size = max(abs(point.value), 1.0) if flat else abs(point.value)
-    least = max(_SHARE * linear, 1000 * point.eps * size)
-    if not abs(error) > max(least, 2 * second):  # at a kink both are equal
-        return None
+    for _ in range(_LENGTHS):
+        error, second = _error(point, g, h)
+        linear = 2 * dot(g, h)
+        flat = second == 0 and error == -linear  # then f may be lost in the rounding of its terms
+        size = max(abs(point.value), 1.0) if flat else abs(point.value)
+        if not abs(error) > max(_SHARE * linear, 1000 * point.eps * size):
+            return None
+        if abs(error) > 2 * second:
+            break
+        h = h / 16  # curvature has less of a share in a shorter difference
+    else:
+        return None  # a kink: its share stays the same
     for part in (0.5, 0.25):
         shorter, _ = _error(point, g, part * h)
         if not abs(shorter / part - error) <= _AGREEMENT * abs(error):
