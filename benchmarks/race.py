@@ -123,7 +123,7 @@ def _absent(problems: Sequence[str], methods: Sequence[str]) -> Iterator[str]:
     for name in methods:
         package = entrants.missing_package(name)
         if package:
-            yield f"{name}. Its package {package} is not here: pip install 'firstish[bench]'."
+            yield f"{name}. Its package {package} is not here: pip install '.[bench]'."
 
 
 def _key(problem: str, method: str, rules: Rules) -> store.Key:

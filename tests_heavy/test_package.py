@@ -108,7 +108,7 @@ def test_the_command_line_says_which_extra_to_install(python, words):
     command = [python.parent / "firstish"] if words is None else [python, *words]
     done = call(*command, folder=python.parent)
     assert done.returncode == 1
-    assert "pip install 'firstish[all]'" in done.stderr
+    assert "pip install '.[all]'" in done.stderr
     assert re.search(r"\((typer|rich|matplotlib|plotly) is not installed\)", done.stderr)
     assert "Traceback" not in done.stderr
 
@@ -116,7 +116,7 @@ def test_the_command_line_says_which_extra_to_install(python, words):
 def test_the_door_of_scipy_says_which_extra_to_install(python):
     code = "import firstish; firstish.scipy_method(sum, [1.0])"
     done = call(python, "-c", code, folder=python.parent)
-    assert "needs SciPy: pip install 'firstish[scipy]'" in done.stderr
+    assert "needs SciPy: pip install '.[scipy]'" in done.stderr
 
 
 def test_importing_it_costs_little_beyond_torch(python):

@@ -16,7 +16,7 @@ from io import TextIOWrapper
 from types import FrameType
 from typing import NoReturn
 
-_NEEDS = "The command line needs more packages: pip install 'firstish[all]'"
+_NEEDS = "The command line needs more packages: pip install '.[all]' in the clone of firstish"
 _EXTRAS = ("rich", "typer", "matplotlib", "plotly")
 
 

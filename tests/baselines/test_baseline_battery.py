@@ -396,3 +396,17 @@ MODULES = [module.name for module in pkgutil.iter_modules(baselines.__path__)]
 def test_examples_run(name):
     module = importlib.import_module(f"firstish.baselines.{name}")
     assert doctest.testmod(module, extraglobs={"firstish": firstish}).failed == 0
+
+
+@pytest.mark.parametrize("name", ["lr", "momentum", "betas", "weight_decay", "max_iter"])
+@pytest.mark.parametrize("kind", [k for k in vars(baselines).values() if hasattr(k, "order")])
+def test_a_keyword_of_torchs_optimizers_is_answered(kind, name):
+    if name in kind.__dataclass_fields__:
+        return
+    with pytest.raises(TypeError, match=rf"`{kind.__name__}\({name}=...\)` is not an argument: "):
+        kind(**{name: 0.1})
+
+
+def test_lr_is_answered_with_step_size():
+    with pytest.raises(TypeError, match="use `step_size`"):
+        baselines.Adam(lr=0.1)

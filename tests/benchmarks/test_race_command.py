@@ -28,7 +28,7 @@ def test_every_method_of_the_registry_races():
 def test_every_method_lowers_a_quadratic_within_its_budget(method):
     package = entrants.missing_package(method)
     if package:
-        pytest.skip(f"{package} is not installed: pip install 'firstish[bench]'")
+        pytest.skip(f"{package} is not installed: pip install '.[bench]'")
     rules = Rules(max_calls=200, max_seconds=math.inf, repeats=1)
     name = "quadratic-geometric-1e+02"
     (outcome,) = heat(name, [method], rules).values()

@@ -162,7 +162,7 @@ def test_torchs_lbfgs_takes_the_steps_of_the_baseline_at_the_same_price():
 def skip_if_absent(name):
     package = run_others.missing_package(name)
     if package:
-        pytest.skip(f"{package} is not installed: pip install 'firstish[bench]'")
+        pytest.skip(f"{package} is not installed: pip install '.[bench]'")
 
 
 # The share of Adam depends on the budget, so a short run of this one does not begin a long one.

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("sklearn", reason="scikit-learn carries the digits")
 from firstish.experiments.commands import report
+from firstish.experiments.commands.listing import ABOUT
 from firstish.experiments.methods import METHODS, MethodSpec
 from firstish_command.app import app
 
@@ -136,6 +137,11 @@ def test_the_list_names_all_problems_and_methods():
     assert "The default of `minimize` is lazy." in result.output
 
 
+def test_every_method_is_described_on_one_line_of_the_list():
+    assert list(ABOUT) == list(METHODS)
+    assert max(map(len, ABOUT.values())) <= 31
+
+
 def test_a_run_that_cannot_begin_leaves_no_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("FIRSTISH_OFFLINE", "1")
     (tmp_path / "empty").mkdir()
@@ -172,7 +178,7 @@ def test_one_file_that_cannot_be_read_does_not_hide_the_others(tmp_path, monkeyp
 def test_the_data_sets_are_listed_with_a_way_to_get_them(tmp_path):
     result = invoke("data", "--data", tmp_path)
     assert result.exit_code == 0
-    assert "firstish[data]" in result.output
+    assert "pip install '.[data]'" in result.output
     assert result.output.count("missing") >= 5
 
 

@@ -245,7 +245,7 @@ def test_tensorboard_is_asked_for_before_any_work(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
     result = run(tmp_path / "r", "--tensorboard")
     assert result.exit_code == 2
-    assert "pip install 'firstish[tensorboard]'" in result.stderr
+    assert "pip install '.[tensorboard]'" in result.stderr
     assert not (tmp_path / "r").exists()
 
 

@@ -111,7 +111,7 @@ def test_to_frame_has_a_line_for_each_row():
 @pytest.mark.parametrize(
     ("package", "call", "remedy"),
     [
-        ("matplotlib", "plot", r"firstish\[plot\]"),
+        ("matplotlib", "plot", r"pip install '\.\[plot\]'"),
         ("pandas", "to_frame", "pip install pandas"),
     ],
 )

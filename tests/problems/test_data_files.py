@@ -461,7 +461,7 @@ def test_missing_packages_name_the_extra(tmp_path, monkeypatch):
         ("scipy.sparse", "scipy", lambda: load_libsvm("mushrooms", data=tmp_path)),
     ]:
         monkeypatch.setitem(sys.modules, module, None)
-        with pytest.raises(ImportError, match=rf"needs {package}.*pip install 'firstish\[data\]'"):
+        with pytest.raises(ImportError, match=rf"needs {package}.*pip install '\.\[data\]'"):
             load()
 
 

@@ -16,6 +16,7 @@ from firstish.baselines.lbfgs import LBFGS, LBFGSState
 from firstish.baselines.line_search import LastStep, LineSearch, Reset
 from firstish.baselines.momentum import HeavyBall, Nesterov, Velocity
 from firstish.baselines.pono import PoNo, PoNoState
+from firstish.interface.keywords import answer_keywords
 from firstish.methods.directions import Moments
 
 __all__ = [
@@ -40,3 +41,7 @@ __all__ = [
     "Reset",
     "Velocity",
 ]
+
+_GRADIENT = (AdGD, AdGD2, CDAT, FixedStep, HeavyBall, Nesterov)
+for _kind in (*_GRADIENT, ABBmin, Adam, LBFGS, LineSearch, PoNo):
+    answer_keywords(_kind)

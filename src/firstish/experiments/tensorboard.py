@@ -18,6 +18,7 @@ from firstish.experiments.observers import Observer
 from firstish.experiments.storage import files
 from firstish.experiments.storage.ends import read_ends
 from firstish.experiments.storage.rows import read_rows
+from firstish.interface.extras import install
 from firstish.result import Row
 from firstish.scaling import Curvature
 
@@ -42,7 +43,7 @@ def load() -> Any:
     except ImportError as error:
         raise ImportError(
             "--tensorboard needs a package that is not installed: "
-            f"pip install 'firstish[tensorboard]' ({error})."
+            f"{install('tensorboard')} ({error})."
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from functools import wraps
 
 _INSTEAD = {
     "omit it: the step is set by the curvature": "lr learning_rate step_size alpha",
@@ -43,6 +44,20 @@ _OF_OBJECTIVES = {
 }
 
 
+_OF_BASELINES = {
+    "use `step_size`": "lr learning_rate alpha eta",
+    "use `betas`": "beta1 beta2",
+    "use `memory`": "history_size maxcor m",
+    "use `HeavyBall(step_size=..., momentum=...)`": "momentum beta",
+    "use `Adam(step_size=..., betas=...)`": "betas",
+    "use `Nesterov(step_size=..., momentum=...)`": "nesterov",
+    "add it to f: `ModuleObjective(..., weight_decay=...)`": "weight_decay",
+    "pass it to `minimize`": "gtol gtol_rel ftol max_oracle_calls max_iterations max_seconds",
+    "pass `max_iterations` to `minimize`": "max_iter maxiter",
+    "it is always strong Wolfe": "line_search_fn",
+}
+
+
 def _by_name(advice: Mapping[str, str]) -> dict[str, str]:
     return {name: text for text, names in advice.items() for name in names.split()}
 
@@ -52,6 +67,32 @@ MEANT = _by_name(_INSTEAD)
 
 OF_OBJECTIVES = _by_name(_OF_OBJECTIVES)
 """What to use in `ModuleObjective` instead."""
+
+
+_OF_BASELINES_BY_NAME = _by_name(_OF_BASELINES)
+
+
+def answer_keywords(kind: type) -> None:
+    """Make a class of `firstish.baselines` answer unknown keywords with the one meant."""
+    plain, known = kind.__init__, arguments_of(kind)  # type: ignore[misc]
+    meant = {name: _if_known(text, known) for name, text in _OF_BASELINES_BY_NAME.items()}
+
+    @wraps(plain)
+    def init(self: object, *given: object, **settings: object) -> None:
+        for name in settings:
+            if name not in known:
+                raise unknown_keyword(kind.__name__, name, known, meant)
+        plain(self, *given, **settings)
+
+    kind.__init__ = init  # type: ignore[misc]
+
+
+def _if_known(advice: str, known: list[str]) -> str:
+    """The advice, unless it names an argument that the class does not have."""
+    argument = advice.removeprefix("use `").removesuffix("`")
+    if argument not in ("step_size", "betas", "memory") or argument in known:
+        return advice
+    return f"it has no {argument}. Omit it"
 
 
 def arguments_of(call: Callable[..., object]) -> list[str]:

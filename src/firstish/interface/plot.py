@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from firstish.interface.extras import install
+
 AXES = {
     "iteration": "iterations",
     "oracle_calls": "oracle calls",
@@ -37,6 +39,6 @@ def _pyplot() -> Any:
         from matplotlib import pyplot
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "`Result.plot()` needs matplotlib: pip install 'firstish[plot]'", name="matplotlib"
+            f"`Result.plot()` needs matplotlib: {install('plot')}.", name="matplotlib"
         ) from error
     return pyplot

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from firstish.bounds.forms import box_of
+from firstish.interface.extras import install
 from firstish.methods.base import AnyMethod
 from firstish.methods.registry import method_of
 from firstish.methods.scaled_gradient import ScaledGradient
@@ -123,7 +124,7 @@ def scipy_method(
         if error.name != "scipy":
             raise
         raise ModuleNotFoundError(
-            "`firstish.scipy_method` needs SciPy: pip install 'firstish[scipy]'", name="scipy"
+            f"`firstish.scipy_method` needs SciPy: {install('scipy')}.", name="scipy"
         ) from error
     _check_unconstrained(constraints)
     method = _method(stepper, settings)

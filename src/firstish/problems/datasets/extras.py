@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from firstish.interface.extras import install
+
 _PACKAGES = {"PIL": "pillow", "sklearn": "scikit-learn"}
 
 
@@ -21,5 +23,5 @@ def need(module: str, purpose: str) -> Any:
         top = module.partition(".")[0]
         raise ImportError(
             f"{purpose} needs {_PACKAGES.get(top, top)}, which cannot be imported ({error}). "
-            "Run: pip install 'firstish[data]'"
+            f"Run: {install('data')}."
         ) from error

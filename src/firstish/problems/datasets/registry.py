@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from firstish.interface.extras import install
 from firstish.interface.keywords import did_you_mean
 from firstish.problems.datasets.files import DataSet, File, FileStatus, Form, Part, inspect
 
@@ -149,7 +150,7 @@ def _libsvm(name: str, source: str, *forms: Form) -> DataSet:
         publisher="the LIBSVM data collection (Chang, Lin)",
         page="https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html",
         licence=f"the collection states none; the source is {source}",
-        how="Get the file as it is.",
+        how="Download the file; do not unpack or edit it.",
         forms=forms,
     )
 
@@ -208,7 +209,7 @@ _DIGITS = DataSet(
     publisher="UCI (Alpaydin, Kaynak), in scikit-learn",
     page="https://archive.ics.uci.edu/dataset/80",
     licence="CC BY 4.0",
-    how="Comes with scikit-learn: pip install 'firstish[data]'",
+    how=f"Comes with scikit-learn: {install('data')}",
 )
 
 CATALOGUE: dict[str, DataSet] = {
