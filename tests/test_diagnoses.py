@@ -273,3 +273,16 @@ def test_scaled_gd_in_one_of_several_processes_names_finite_sum(monkeypatch):
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
     with pytest.warns(UserWarning, match=r"one of 2 processes.*FiniteSum\(.*process_group="):
         ScaledGD([nn.Parameter(torch.ones(1))])
+
+
+def test_random_numbers_that_a_loss_draws_are_warned_of():
+    def noisy(x):
+        return ((x - torch.rand(3)) ** 2).sum()
+
+    (one,) = seen_in(lambda: firstish.minimize(noisy, torch.zeros(3)))
+    said = str(one.message)
+    assert said.startswith("The loss draws random numbers, and they are the same in every")
+    assert "Draw them once, before and outside of the loss" in said
+    assert one.filename == __file__
+    silent = firstish.FunctionObjective(noisy, torch.zeros(3), check=False)
+    assert not seen_in(lambda: firstish.minimize(silent, torch.zeros(3)))

@@ -30,7 +30,7 @@ from firstish.objectives.hvp import Mode
 from firstish.objectives.module.objective import ModuleObjective
 from firstish.objectives.module.unchanged import unchanged
 from firstish.objectives.numpy import NumpyObjective
-from firstish.result import Entry, Progress, Result, Status
+from firstish.result import Entry, Progress, Result, Status, norm_name
 
 Callback = Callable[[Progress], object]
 
@@ -140,7 +140,8 @@ def minimize(
     if group is not None:
         _require_same(group, chosen, limits, box)
     shown = progress and (group is None or group.rank == 0)
-    record = _Record(form, callback, owner, Display() if shown else None, [] if path else None)
+    display = Display(norm=norm_name(box is not None)) if shown else None
+    record = _Record(form, callback, owner, display, [] if path else None)
     with in_use([objective], _SHARED):
         bounded = objective if box is None else BoundedObjective(objective, box)
         run = Run(bounded, form.start, chosen)

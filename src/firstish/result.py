@@ -86,7 +86,7 @@ class Progress:
     Args:
         row: the point the iteration started from and the step it took.
         value: f at the new point.
-        grad_norm: |g| there.
+        grad_norm: |g| there; with bounds that of the projected gradient.
         aux: what the loss returned besides its value there.
     """
 
@@ -135,7 +135,7 @@ class Result:
             a list of numbers, a float for a number, and the same structure for a structure. One
             vector if `x0` was a module, which holds the result.
         value: f(x).
-        grad_norm: |g(x)|.
+        grad_norm: |g(x)|; with bounds that of the projected gradient.
         status: how the run ended; its value is a sentence.
         advice: what to do to get further, if anything.
         path: every point in the form of `x0`, if it was asked for: `path[k]` belongs to
@@ -192,7 +192,7 @@ class Result:
 
     @property
     def _norm(self) -> str:
-        return "|projected gradient|" if self._bounded else "|g|"
+        return norm_name(self._bounded)
 
     @property
     def _sentence(self) -> str:
@@ -214,7 +214,7 @@ class Result:
         Returns:
             The axes.
         """
-        return draw(self.history, y, x, ax, **line)
+        return draw(self.history, y, x, ax, self._norm, **line)
 
     def to_frame(self) -> Any:
         """The history as a pandas data frame: a line for each point, the iteration as index."""
@@ -236,6 +236,11 @@ class Result:
                 "seconds": f"{self.seconds:.3g}",
             },
         )
+
+
+def norm_name(bounded: bool) -> str:
+    """What the norm of the gradient is called; with bounds it is the projected one's."""
+    return "|projected gradient|" if bounded else "|g|"
 
 
 def _shape(x: Any) -> str:

@@ -86,7 +86,7 @@ def test_the_page_begins_with_what_it_takes_to_repeat_the_run(folder):
         (["run", "digits"], "digits-logistic"),
         ([*RUN[:2], "--method", "sgd"], "Unknown method 'sgd'"),
         ([*RUN, "--dtype", "float16"], "float32 or float64"),
-        (["report", "nowhere"], "no finished method"),
+        (["report", "nowhere"], "holds no run"),
         (["tune", "digits-logistic", "--method", "gm"], "gm has no step size to tune"),
         (["run", "digits-logistic", "--method", "adam@-0.1"], "'-0.1' is not a step size"),
         (["run", "digits-logistic", "--method", "adam@inf"], "'inf' is not a step size"),

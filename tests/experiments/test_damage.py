@@ -241,6 +241,24 @@ def test_a_lost_summary_of_a_finished_run_is_rebuilt_from_its_records(finished, 
     assert records(folder) == records(finished)
 
 
+def test_the_report_of_a_killed_run_shows_what_is_recorded_so_far(finished, tmp_path):
+    folder = tmp_path / "r"
+    copy(finished, folder)
+    (folder / "summary.json").unlink()
+    names = files.read_json(folder / "run.json")["methods"]
+    first, *others = (folder / f"{name}.jsonl" for name in names)
+    damage(first, "cut")
+    for path in others:
+        path.unlink(missing_ok=True)
+    result = invoke("report", folder)
+    assert result.exit_code == 0, result.output
+    told = " ".join(result.stderr.split())
+    assert "The run is incomplete. Interrupted, shown as far as recorded: " in told
+    assert "with --resume" in told
+    assert "The run is incomplete." in (folder / "report.html").read_text(encoding="utf-8")
+    assert not (folder / "summary.json").exists()  # the run can be resumed
+
+
 @pytest.mark.parametrize("how", HOW)
 def test_a_summary_is_not_rebuilt_from_a_damaged_record(finished, tmp_path, how):
     folder = tmp_path / "r"
@@ -250,7 +268,8 @@ def test_a_summary_is_not_rebuilt_from_a_damaged_record(finished, tmp_path, how)
     damage(path, how)
     result = invoke("report", folder)
     if how in ("cut", "empty"):  # as if it had been killed there: it has not ended
-        assert "CGMR" not in result.stdout
+        assert ("CGMR" in result.stdout) == (how == "cut")
+        assert "The run is incomplete." in result.stderr
     else:
         assert result.exit_code == 2
         assert str(path) in result.output.replace("\n", "")

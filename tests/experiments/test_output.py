@@ -164,7 +164,7 @@ def test_no_color_is_respected():
     assert COLOUR.search(terminal("report", "nowhere", code=2))
     plain = terminal("report", "nowhere", code=2, NO_COLOR="1")
     assert not COLOUR.search(plain)
-    assert "no finished method" in plain.replace("\r\n", " ")
+    assert "holds no run" in plain.replace("\r\n", " ")
 
 
 def test_a_terminal_that_cannot_move_its_cursor_gets_no_bar(tmp_path):

@@ -139,3 +139,13 @@ def test_a_notebook_shows_a_table():
 def test_the_name_that_was_meant(name, found):
     answer = did_you_mean(name, ["digits-mlp", "mushrooms"])
     assert answer == (f" Did you mean {found!r}?" if found else "")
+
+
+def test_with_bounds_the_norm_is_that_of_the_projected_gradient(monkeypatch, capsys):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.setattr("firstish.interface.display.PLAIN_SECONDS", 0.0)
+    result = firstish.minimize(rosenbrock, START, bounds=(-2, 2), max_iterations=2, progress=True)
+    assert capsys.readouterr().err.count("|projected gradient| = ") == 3
+    axes = result.plot("grad_norm")
+    assert axes.get_ylabel() == "|projected gradient|"
+    pyplot.close(axes.figure)

@@ -369,13 +369,14 @@ def test_one_mask_for_a_whole_run_is_warned_of_by_the_name_of_the_module(data, l
     firstish.minimize(fun(), model, max_iterations=1)
 
 
-def test_a_sample_that_the_loss_draws_is_no_mask_and_check_false_silences(data):
+def test_a_sample_that_the_loss_draws_is_no_dropout_and_check_false_silences(data):
     def loss(m):
         torch.randn(3)
         return mse_loss(m(data[0]), data[1])
 
     model = net()
-    firstish.minimize(loss, model, max_iterations=1)
+    with pytest.warns(UserWarning, match="^The loss draws random numbers.*that of one sample"):
+        firstish.minimize(loss, model, max_iterations=1)
     model = dropout_net()
     objective = ModuleObjective(model, mse_loss, *data, check=False)
     firstish.minimize(objective, model, max_iterations=1)

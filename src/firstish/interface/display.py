@@ -16,11 +16,16 @@ class Display:
     Args:
         stream: where to write, by default the error output.
         now: the time in seconds.
+        norm: what the norm of the gradient is called.
     """
 
     def __init__(
-        self, stream: TextIO | None = None, now: Callable[[], float] = time.monotonic
+        self,
+        stream: TextIO | None = None,
+        now: Callable[[], float] = time.monotonic,
+        norm: str = "|g|",
     ) -> None:
+        self._norm = norm
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
         self._every = TERMINAL_SECONDS if self._terminal else PLAIN_SECONDS
@@ -34,7 +39,7 @@ class Display:
             return
         self._last = self._now()
         self._write(
-            f"iteration {iteration}  f = {value:.6g}  |g| = {grad_norm:.3g}  "
+            f"iteration {iteration}  f = {value:.6g}  {self._norm} = {grad_norm:.3g}  "
             f"{oracle_calls:g} oracle calls  {seconds:.1f} s"
         )
 

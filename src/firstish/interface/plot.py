@@ -16,8 +16,11 @@ AXES = {
 CURVES = {"value": "f", "grad_norm": "|g|", "step_size": "step size", "scale": "scale"}
 
 
-def draw(rows: Sequence[Any], y: str, x: str, ax: Any, **line: Any) -> Any:
-    """Draw one column of the rows against another, and return the axes."""
+def draw(rows: Sequence[Any], y: str, x: str, ax: Any, norm: str, **line: Any) -> Any:
+    """Draw one column of the rows against another, and return the axes.
+
+    `norm` is what the norm of the gradient is called.
+    """
     for name, given, known in (("y", y, CURVES), ("x", x, AXES)):
         if given not in known:
             names = ", ".join(map(repr, known))
@@ -30,7 +33,7 @@ def draw(rows: Sequence[Any], y: str, x: str, ax: Any, **line: Any) -> Any:
     if values and min(values) > 0:
         ax.set_yscale("log")
     ax.set_xlabel(AXES[x])
-    ax.set_ylabel(CURVES[y])
+    ax.set_ylabel(norm if y == "grad_norm" else CURVES[y])
     return ax
 
 

@@ -163,21 +163,25 @@ def _label(module: nn.Module, root: nn.Module | None) -> str:
 
 
 def warn_of_one_mask(evaluate: Callable[[], object], root: nn.Module | None) -> None:
-    """Warn if a module draws random numbers that are the same in a whole run, and name it.
+    """Warn that a loss draws random numbers that are the same in a whole run.
 
-    Random numbers that the loss draws outside of modules are taken for a sample that is meant.
+    Name the module that draws them, if one does.
     """
     drawing = _that_draw(evaluate)
     if root is not None:
         drawing = [module for module in drawing if module in set(root.modules())]
-    if drawing:
-        module = drawing[0]
-        warn(
-            f"{_label(module, root)} draws random numbers, and they are the same in every "
-            "evaluation: the loss is that of one dropout mask. Call `model.eval()` before, or, to "
-            "train with a new mask in each step, use `ScaledGD` without `reuse_value`. Pass "
-            "`check=False` to the objective or to `ScaledGD` if one mask is what you want."
-        )
+    who = _label(drawing[0], root) if drawing else "The loss"
+    loss, instead = (
+        ("that of one dropout mask", "Call `model.eval()` before")
+        if drawing
+        else ("one function, that of one sample", "Draw them once, before and outside of the loss")
+    )
+    warn(
+        f"{who} draws random numbers, and they are the same in every evaluation: the loss is "
+        f"{loss}. {instead}, or, to train with new ones in each step, use `ScaledGD` without "
+        "`reuse_value`. Pass `check=False` to the objective (`FunctionObjective(fun, x0, "
+        "check=False)`) or to `ScaledGD` if that is what you want."
+    )
 
 
 def _that_draw(evaluate: Callable[[], object]) -> list[nn.Module]:

@@ -69,6 +69,7 @@ class Problem:
         name: its name on the command line.
         title: its name in figures and tables.
         formula: the objective, in LaTeX.
+        formula_text: the same as plain text, for the page of a run.
         choices: the paper's settings, and ours where the paper states none.
         build: builds the instance.
         dtype: the precision the problem is solved in.
@@ -98,6 +99,7 @@ class Problem:
     rates: Mapping[str, float] = field(default_factory=dict)
     panel: tuple[str, ...] = ()
     mu: float | None = None
+    formula_text: str = ""
 
     def load(self, options: Options | None = None) -> Instance:
         """Build the problem; by default with all rows and in the problem's own precision."""

@@ -26,6 +26,7 @@ CIFAR10_LOGISTIC = Problem(
     name="cifar10-logistic",
     title="Logistic regression on CIFAR-10",
     formula=logistic.SOFTMAX,
+    formula_text=logistic.SOFTMAX_TEXT,
     choices=(
         "The paper's: n = 50,000, 3,072 pixels and a bias, C = 10, λ = 1e-3, the start 0, σ = 0, "
         "‖g‖ ≤ 1e-4 or 100,000 oracle calls, Adam's grid 1e-1 to 1e-5 (its winner is not stated).",

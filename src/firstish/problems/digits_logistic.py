@@ -25,6 +25,7 @@ DIGITS_LOGISTIC = Problem(
     name="digits-logistic",
     title="Logistic regression on digits",
     formula=logistic.SOFTMAX,
+    formula_text=logistic.SOFTMAX_TEXT,
     choices=(
         "Not in the paper: a small version of its CIFAR-10 problem, n = 1,797, 64 pixels and a "
         "bias, C = 10.",

@@ -23,6 +23,7 @@ DIGITS_MLP = Problem(
     name="digits-mlp",
     title="MLP on digits",
     formula=mlp.FORMULA,
+    formula_text=mlp.FORMULA_TEXT,
     choices=(
         "Not in the paper: a small version of its FashionMNIST problem, n = 1,797, h a network "
         "64-50-50-10 with GELU.",

@@ -23,6 +23,7 @@ FASHION_MLP = Problem(
     name="fashion-mlp",
     title="MLP on FashionMNIST",
     formula=mlp.FORMULA,
+    formula_text=mlp.FORMULA_TEXT,
     choices=(
         "The paper's: n = 60,000, h a network 784-100-100-10 with GELU, λ = 1e-3, PyTorch's "
         "default start, σ = 1e-6, ‖g‖ ≤ 1e-4 or 100,000 oracle calls, the grids and their winners.",

@@ -47,6 +47,7 @@ IMAGENETTE_RESNET = Problem(
     name="imagenette-resnet",
     title="ResNet-18 on Imagenette",
     formula=mlp.FORMULA,
+    formula_text=mlp.FORMULA_TEXT,
     choices=(
         "The paper's: h is torchvision's ResNet-18 (7×7 stem with stride 2, max-pooling, its "
         "default start) with GELU for ReLU and LayerNorm for BatchNorm, images of 32×32, λ = 1e-5, "

@@ -16,10 +16,15 @@ SOFTMAX = (
     r"- \langle x_{b_i}, a_i \rangle \Big) + \frac{\lambda}{2} \lVert x \rVert^2, "
     r"\qquad x = (x_1, \dots, x_{C-1}), \quad x_C = 0"
 )
+SOFTMAX_TEXT = (
+    "f(x) = 1/n Σᵢ (log Σ_c exp⟨x_c, aᵢ⟩ - ⟨x_bᵢ, aᵢ⟩) + λ/2 ‖x‖², x = (x₁, …, x_C), x_C = 0"
+)
 BINARY = (
     r"f(x) = \frac1n \sum_{i=1}^n \log \big( 1 + e^{-b_i \langle x, a_i \rangle} \big) "
     r"+ \frac{\lambda}{2} \lVert x \rVert^2, \qquad b_i \in \{-1, 1\}"
 )
+
+BINARY_TEXT = "f(x) = 1/n Σᵢ log(1 + exp(-bᵢ ⟨x, aᵢ⟩)) + λ/2 ‖x‖², bᵢ ∈ {-1, 1}"
 
 LIKELIHOOD = (
     "The sum over classes is printed up to C−1, which would leave the samples of class C without "

@@ -18,6 +18,7 @@ FORMULA = (
     r"f(x) = \frac1n \sum_{i=1}^n \operatorname{CrossEntropy}\big( h(x; a_i), b_i \big) "
     r"+ \frac{\lambda}{2} \lVert x \rVert^2"
 )
+FORMULA_TEXT = "f(x) = 1/n Σᵢ CrossEntropy(h(x; aᵢ), bᵢ) + λ/2 ‖x‖²"
 
 
 def mlp(widths: tuple[int, ...], seed: int) -> nn.Sequential:

@@ -32,6 +32,7 @@ MUSHROOMS = Problem(
     name="mushrooms",
     title="Logistic regression on mushrooms",
     formula=logistic.BINARY,
+    formula_text=logistic.BINARY_TEXT,
     choices=(
         "The paper states no settings for this figure. Ours: λ = 1e-3, the start 0, and line "
         "searches that begin at α⁰ = 0.1, 1, 10 or 100 each time (line-search-full@α⁰).",

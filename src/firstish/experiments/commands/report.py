@@ -11,7 +11,6 @@ from firstish.experiments.report.figures import draw_all
 from firstish.experiments.report.page import write_report
 from firstish.experiments.report.summary import Summary, digest, summarise
 from firstish.experiments.storage import folders, sessions
-from firstish.experiments.storage.ends import read_ends
 from firstish.experiments.storage.files import StorageError
 from firstish.experiments.winners import grids, write_markdown
 
@@ -49,13 +48,15 @@ def report(
 
 
 def read_run(folder: Path) -> Summary:
-    """The summary of a run folder in which a method has ended."""
-    if not read_ends(folder).methods:
+    """The summary of a run folder, as far as the run has come."""
+    if not (folder / "run.json").exists():
+        raise FileNotFoundError(f"{folder} holds no run: there is no run.json. Name a run folder.")
+    summary = summarise(folder, unfinished=True)
+    if not summary.lines:
         raise FileNotFoundError(
-            f"{folder} holds no finished method: there is no summary.json. Name a run folder, "
-            "or finish the run with --resume."
+            f"{folder} holds no rows yet. Finish the run: repeat its command with --resume."
         )
-    return summarise(folder)
+    return summary
 
 
 def write_page(summary: Summary, out: Path) -> Path:

@@ -22,7 +22,6 @@ from firstish.experiments.methods import METHODS, Choice, parse_choice
 from firstish.experiments.report.command import words
 from firstish.experiments.report.curves import best_so_far, thin
 from firstish.experiments.report.figures import DPI, FIGURES, MARKERS, dark_of
-from firstish.experiments.report.plain_math import plain
 from firstish.experiments.report.summary import UNFINISHED, Summary
 from firstish.experiments.storage import files, plain_json, sessions
 from firstish.experiments.styles import on_dark
@@ -50,6 +49,7 @@ def write_report(summary: Summary, figures: list[Path], out: Path) -> Path:
         out: an existing folder.
     """
     problem = get(summary.run["problem"])
+    formula = problem.formula_text or problem.formula
     template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     page = template.substitute(
         title=html.escape(f"{problem.title}: {len(summary.lines)} methods"),
@@ -59,7 +59,7 @@ def write_report(summary: Summary, figures: list[Path], out: Path) -> Path:
         table=_table(headers(summary), [cells(line) for line in ranked(summary)]),
         tuning=_tuning(summary),
         figures="\n".join(_figure(path) for path in figures),
-        settings=_pairs({**_settings(summary.run), "objective": plain(problem.formula)}),
+        settings=_pairs({**_settings(summary.run), "objective": formula}),
         plotly=base64.b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode(),
         best_so_far=html.escape(_best_so_far(summary)),
         data=plain_json.dumps(_curves(summary)).replace("</", "<\\/"),
@@ -104,13 +104,15 @@ def _text(value: object) -> str:
 
 
 def _lead(summary: Summary) -> str:
-    said = [f"{ranked(summary)[0].label} came first."]
+    said = [] if summary.note else [f"{ranked(summary)[0].label} came first."]
     if any(line.tuning for line in summary.lines):
         said.append("Tuned methods paid for their step size: the last column counts the grid.")
     if summary.lowest is not None:
         said.append(f"The lowest objective any method passed through is {summary.lowest:.8g}.")
     if not summary.any_converged:
         said.append(f"{UNFINISHED[0].upper()}{UNFINISHED[1:]}.")
+    if summary.note:
+        said.append(summary.note)
     return " ".join([*said, *sessions.changes(summary.run)])
 
 

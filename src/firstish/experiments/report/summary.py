@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.storage import files
-from firstish.experiments.storage.ends import read_ends
+from firstish.experiments.storage.ends import interrupted, read_ends
 from firstish.experiments.storage.rows import Mark, read_rows
 
 GAPS = (1e-2, 1e-4, 1e-6)
@@ -65,13 +65,31 @@ class Summary:
         return any(line.to_gtol.oracle_calls is not None for line in self.lines)
 
 
-def summarise(folder: Path) -> Summary:
-    """The summary of a run folder."""
+def summarise(folder: Path, *, unfinished: bool = False) -> Summary:
+    """The summary of a run folder; `unfinished` includes methods that have not ended."""
     run = files.read_json(folder / "run.json", "problem", "methods", "budget", "gtol")
     ends = read_ends(folder)
     rows = _rows(folder, ends.methods, ends.records)
-    tunings = {key: _tuning(folder, key) for key in ends.methods}
-    return summary_of(run, ends.methods, rows, tunings, ends.note)
+    rest = [key for key in run["methods"] if key not in ends.methods]
+    begun = {k: found for k, found in _rows(folder, rest, {}).items() if found and unfinished}
+    outcomes = ends.methods | {key: interrupted(folder, key, begun[key][-1]) for key in begun}
+    tunings = {key: _tuning(folder, key) for key in outcomes}
+    note = " ".join(filter(None, (ends.note, _missing(rest, begun))))
+    return summary_of(run, outcomes, {**rows, **begun}, tunings, note)
+
+
+def _missing(rest: list[str], begun: Container[str]) -> str:
+    """A sentence on the methods that have not ended, if there are some."""
+    if not rest:
+        return ""
+    told = ["The run is incomplete."]
+    for state, keys in (
+        ("Interrupted, shown as far as recorded", [key for key in rest if key in begun]),
+        ("Not ended", [key for key in rest if key not in begun]),
+    ):
+        if keys:
+            told.append(f"{state}: {', '.join(parse_choice(key).label for key in keys)}.")
+    return " ".join([*told, "To go on, repeat its command with --resume."])
 
 
 def summary_of(

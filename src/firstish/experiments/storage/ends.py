@@ -14,6 +14,9 @@ from firstish.experiments.storage.rows import Mark, end_of, read_rows
 UNKNOWN = "UNKNOWN"
 """The status of a method that ended, in a way that its records do not tell."""
 
+INTERRUPTED = "INTERRUPTED"
+"""The status of a method that has not ended."""
+
 
 class Ends(NamedTuple):
     """The methods that have ended.
@@ -87,6 +90,17 @@ def _outcome(
         status, message = "CONVERGED", "The gradient norm is at most gtol."
     elif last["oracle_calls"] >= run.get("budget", math.inf):
         status, message = "MAX_ORACLE_CALLS", "The budget of oracle calls is spent."
+    return _numbers(folder, key, status, message, last)
+
+
+def interrupted(folder: Path, key: str, last: Mapping[str, Any]) -> dict[str, Any]:
+    """The outcome so far of a method that has not ended, from its last row."""
+    return _numbers(folder, key, INTERRUPTED, "It was interrupted; --resume goes on.", last)
+
+
+def _numbers(
+    folder: Path, key: str, status: str, message: str, last: Mapping[str, Any]
+) -> dict[str, Any]:
     names = ("oracle_calls", "passes", "seconds", "value", "grad_norm")
     return {
         "status": status,
