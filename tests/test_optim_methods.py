@@ -27,6 +27,7 @@ from firstish import (
     ScaledGradient,
     Step,
 )
+from firstish.methods.lazy_step import LazyState
 
 METHODS = {
     "dy": ScaledGradient(scaling="DY"),
@@ -394,6 +395,12 @@ def test_clamped_parameters_are_answered_with_bounds(project):
     with pytest.warns(UserWarning, match=r"'bounds': \(0, None\)") as caught:
         projected_steps(optimizer, lambda: ((p - target) ** 4).sum(), project)
     assert not any("not the same function as" in str(one.message) for one in caught)
+
+
+def test_a_pair_across_a_change_of_the_parameters_is_not_rescaled():
+    """The curvature expected along the step says nothing of a pair in another direction."""
+    state = LazyStep().elsewhere(LazyState(expected=3.0, cuts=2))
+    assert (state.expected, state.cuts) == (0.0, 2)
 
 
 @pytest.mark.parametrize("method", ["lazy", "plane"])

@@ -203,6 +203,13 @@ class LazyStep(ProposingMethod[LazyState]):
         tried = proposal.record.product is not None and not proposal.record.pairs
         return None if tried else _gradient(point, "search")
 
+    def elsewhere(self, state: LazyState) -> LazyState:
+        """The state without the expected curvature, which is that along the step alone.
+
+        The pairs hold: the next one is of the two points, whatever led from one to the other.
+        """
+        return replace(state, expected=0.0)
+
     def learn(
         self, state: LazyState, proposal: Proposal, step: Step, search: SearchState
     ) -> LazyState:
