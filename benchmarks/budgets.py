@@ -21,9 +21,8 @@ RULES = {
     "at the calls of the short one: the budget decides",
     "depends on the size": "the short run and the whole run disagree, and so do the short run and "
     "the whole run cut at its calls: the number of rows decides",
-    "does not hold": "at the whole budget it fails; what the short run showed, if it differs, "
-    "passes later",
-    "cannot be judged": "the whole run does not decide it, or was not made",
+    "does not hold": "it fails at the whole budget, also if it held in the short run",
+    "cannot be judged": "there is no run at the whole budget, or that does not decide it",
 }
 
 TIE = 1e-6

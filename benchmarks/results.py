@@ -221,9 +221,9 @@ def page(folder: Path, out: Path, note: str) -> Summary:
         f"firstish {every(run, 'firstish')}, torch "
         f"{every(run, 'torch')}, threads: {every(run, 'threads')}. "
         + (
-            "Seconds are the processor's."
+            "Seconds are processor time."
             if run.get("processor_time")
-            else "Seconds are the wall's."
+            else "Seconds are wall-clock time."
         ),
         "",
         *([f"Not run yet: {', '.join(waiting)}.", ""] if waiting else []),

@@ -77,18 +77,18 @@ def _rules() -> list[str]:
         "",
         *(f"- *{word}*: {meaning}" for word, meaning in RULES.items()),
         "",
-        "These rules were fixed before the runs at the whole budget were looked at. The words of a "
-        "claim:",
+        "These rules were fixed before any result at the whole budget was known. What the words of "
+        "a claim mean:",
         "",
         *(f"- *{word}*: {meaning}" for word, meaning in WORDS.items()),
         "",
-        "The common target of two methods is the tolerance where one of them met it; the other, if "
-        "it did not, is charged what it spent (*more than*, *less than*). Where neither met it, or "
-        "that bound does not decide, the target is the lowest f that both reached. So no third "
-        "method has a say.",
+        "Two methods are compared by their calls to a common target. It is the tolerance if one of "
+        "them met it; the other, if it did not, counts with all the calls that it spent (*more "
+        "than*, *less than*). If neither met it, or that bound does not decide, the target is the "
+        "lowest f that both reached. No other method affects the comparison.",
         "",
         "*Level*, *wide margin* and *next to no* were fixed before all runs; the other words and "
-        "this choice of the target after some of the short ones had been seen. It matters: to "
+        "this choice of the target after some short runs. It matters: to "
         "within 0.01 of the lowest f of the run, Adam needs 0.30 of CGMR's calls on digits-mlp, "
         "and to the f that both reached 0.93.",
         "",

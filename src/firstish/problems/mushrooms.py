@@ -36,8 +36,7 @@ MUSHROOMS = Problem(
     choices=(
         "The paper states no settings for this figure. Ours: λ = 1e-3, the start 0, and line "
         "searches that begin at α⁰ = 0.1, 1, 10 or 100 each time (line-search-full@α⁰).",
-        "b = 1 for poisonous, −1 for edible; n = 8,124, 112 features of 0 and 1 as they are, and "
-        "a bias.",
+        "b = 1 for poisonous, −1 for edible; n = 8,124, 112 binary features, unscaled, and a bias.",
         logistic.BIAS,
         "Rows are taken in a fixed random order, the same for every seed; a subset is the first "
         "of them.",
