@@ -286,3 +286,40 @@ def test_random_numbers_that_a_loss_draws_are_warned_of():
     assert one.filename == __file__
     silent = firstish.FunctionObjective(noisy, torch.zeros(3), check=False)
     assert not seen_in(lambda: firstish.minimize(silent, torch.zeros(3)))
+
+
+def likelihood(variance):
+    """Of a sample of variance 1/3, up to a constant; the covariance must be positive definite."""
+    root = torch.linalg.cholesky(variance.reshape(1, 1))
+    return (torch.cholesky_solve(torch.ones(1, 1, dtype=root.dtype), root) / 3 + 2 * root.log())[
+        0, 0
+    ]
+
+
+def test_a_trial_where_a_factorization_fails_is_refused():
+    refused = []
+
+    def loss(variance):
+        try:
+            return likelihood(variance)
+        except torch.linalg.LinAlgError:
+            refused.append(variance.item())
+            raise
+
+    result = firstish.minimize(loss, 5.0)
+    assert result.success
+    assert refused
+    assert max(refused) < 0
+    assert result.x == pytest.approx(1 / 3, rel=1e-4)
+    refused.clear()
+    variance = nn.Parameter(torch.tensor(5.0, dtype=torch.float64))
+    optimizer = ScaledGD([variance])
+    for _ in range(result.iterations):
+        optimizer.step(lambda: loss(variance))
+    assert refused
+    assert variance.item() == pytest.approx(result.x, rel=1e-4)
+
+
+def test_a_factorization_that_fails_at_the_start_is_the_users_error():
+    with pytest.raises(torch.linalg.LinAlgError):
+        firstish.minimize(likelihood, -1.0)

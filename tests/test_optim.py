@@ -434,7 +434,9 @@ def test_an_exception_in_the_very_first_evaluation_is_the_users_and_leaves_no_tr
 def test_an_end_by_rounding_is_said(data):
     model = nn.Linear(3, 2)
     optimizer = ScaledGD(model.parameters(), method="lazy", reuse_value=True)
-    with pytest.warns(UserWarning, match="did not move: no step lowers f by more than rounding"):
+    with pytest.warns(
+        UserWarning, match="did not move: no step lowers f by more than its rounding"
+    ):
         run(optimizer, closure_of(model, data), 100)
     assert optimizer.last_step.step_size == 0
 

@@ -27,7 +27,9 @@ class Failure(Enum):
         "the first trial step (`lr` of `ScaledGD`, `initial_step` of the line search) is too small "
         "to change f or x: leave it at 1.0"
     )
-    ROUNDING = "no step lowers f by more than rounding: it is as low as this precision shows"
+    ROUNDING = (
+        "no step lowers f by more than its rounding error: this is a minimum, or f is badly scaled"
+    )
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: made once per iteration

@@ -201,7 +201,11 @@ class PointTrial:
     ) -> None:
         self.start = start
         self.point = start.along(vector, alpha * weight, order)
-        self.value = self.point.value
+        try:
+            self.value = self.point.value
+        except start.undefined:  # such as a covariance that is not positive definite there
+            self.value = math.nan
+            start.meter.oracle_calls += 1
         self._vector = vector
         self._weight = weight
         self._slope: float | None = None

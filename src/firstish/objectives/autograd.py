@@ -233,6 +233,8 @@ class AutogradObjective(ABC):
 class AutogradPoint(Point):
     """A point of an `AutogradObjective`."""
 
+    undefined = (torch.linalg.LinAlgError,)  # type: ignore[attr-defined]
+
     _run: Evaluation | None = None
     _grads: Sequence[Tensor | None] | None = None  # with their graph
     _buffers: Sequence[Tensor] = ()  # after the run, until the point is accepted

@@ -100,6 +100,7 @@ class Point(ABC):
     product_fraction: float = 1  # the fraction of the data that a product uses
     by_differences: bool = False  # True if the gradient is a finite difference of f
     by_hand: bool = False  # True if the user wrote the gradient
+    undefined: tuple[type[Exception], ...] = ()  # errors that mean that f is not defined at x
     aux: Any = None  # what the loss returned besides its value
     box: Box | None = None  # the bounds of x; evaluations stay inside
     active: int | None = None  # the number of variables held at their bounds, once `grad` is known
@@ -297,6 +298,7 @@ class PointView(Point):
         super().__init__(x, inner.meter, order)
         self.inner = inner
         self.by_differences, self.by_hand = inner.by_differences, inner.by_hand
+        self.undefined = inner.undefined
 
     @property
     def eps(self) -> float:

@@ -45,7 +45,8 @@ def numpy_loss(fact: str) -> TypeError:
     return TypeError(
         f"{fact}. Write it with torch (`torch.exp` for `np.exp`, `torch.as_tensor(A)` for an "
         "array): its argument is a tensor, whatever x0 is. For a NumPy function with its gradient, "
-        "pass `firstish.NumpyObjective(fun, jac)`."
+        "pass `firstish.NumpyObjective(fun, jac)`; without one, use `scipy.optimize.minimize(fun, "
+        "x0, method=firstish.scipy_method)`."
     )
 
 

@@ -244,7 +244,7 @@ class ClosureObjective(AutogradObjective):
         """Call the closure at x, the buffers as they were committed."""
         self.write(x)
         self.restore_buffers()
-        self._dirty = True
+        self._dirty, self._newest = True, None  # of other parameters, also if the closure raises
         if self._buffers is None:
             self._buffers = Buffers()
             self._committed = self._buffers.before

@@ -164,6 +164,8 @@ def _with(args: tuple[Any, ...], call: Any) -> Any:
 class NumpyPoint(Point):
     """A point of a `NumpyObjective`."""
 
+    undefined = (np.linalg.LinAlgError,)
+
     _with_value: Tensor | None = None  # the gradient, if `fun` returned it with the value
     _matrix: Any = None
 
