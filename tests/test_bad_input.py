@@ -276,6 +276,8 @@ def test_a_loss_computed_by_numpy_is_answered_with_torch_and_with_numpy_objectiv
         ("callbak", "use `callback`"),
         ("max_iteration", "use `max_iterations`"),
         ("colour", "It has fun, x0, args, method"),
+        ("maximize", "return the negative of fun"),
+        ("device", r"`x0.to\(...\)`"),
     ],
 )
 def test_an_unknown_keyword_is_answered_with_the_one_meant(name, meant):

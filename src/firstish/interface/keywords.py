@@ -29,6 +29,8 @@ _INSTEAD = {
     "use `path=True`": "return_all allvecs",
     "use `method`": "optimizer solver algorithm stepper",
     "use `ModuleObjective(..., weight_decay=...)` as fun": "weight_decay l2",
+    "to maximise, return the negative of fun": "maximize maximise",
+    "those of x0 are used: pass `x0.to(...)`": "device dtype",
     "constraints are not supported: add a penalty to fun": "constraints",
 }
 _OF_OBJECTIVES = {

@@ -189,7 +189,11 @@ class AutogradObjective(ABC):
         if any(g is not None and g.layout != torch.strided for g in grads):
             raise _sparse(self.loss_name)
         if all(g is None for g in grads):  # the graph has other leaves
-            raise ValueError(f"{self.loss_name} does not depend on any of the parameters.")
+            raise ValueError(
+                f"{self.loss_name} does not depend on any of the parameters. Compute the loss from "
+                "them; for those of a module, pass the module: `minimize(lambda model: "
+                "loss_fn(model(inputs), targets), model)`."
+            )
         return self.flat(grads, x), grads
 
     def _differentiated(
