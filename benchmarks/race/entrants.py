@@ -30,6 +30,9 @@ GRIDS: dict[str, tuple[float, ...]] = {"adam": (1e0, 1e-1, 1e-2, 1e-3, 1e-4)}
 GRID = (1e-1, 1e-2, 1e-3)
 """Step sizes tried for Adam, and for every other method that needs one, on every problem."""
 
+AS_LOW = 1e-9
+"""Of the decrease from the start, the smallest tau of the tables: step sizes are level in f."""
+
 
 def grid(name: str) -> tuple[float, ...]:
     """The step sizes tried for a method that needs one."""
@@ -94,13 +97,17 @@ def run(
 def winner(tried: Sequence[Outcome]) -> Outcome:
     """The best step size of a grid, charged with what the others spent.
 
-    The quickest of those that ran to the finish, or else the one that came lowest.
+    The one that came lowest; of those that ran to the finish and came as low, the quickest. A
+    step size at which all units of a network saturate finishes too, its gradient being 0, but high.
     """
-    finished = [outcome for outcome in tried if outcome.status == "TARGET"]
-    if finished:
-        best = min(finished, key=lambda outcome: outcome.calls)
-    else:
-        best = min(tried, key=lambda outcome: outcome.trace.values[-1])
+    first, lowest = tried[0].trace.values[0], min(_end(o) for o in tried)
+    level = lowest + AS_LOW * (first - lowest)
+    finished = [o for o in tried if o.status == "TARGET" and _end(o) <= level]
+    best = min(finished, key=lambda o: o.calls) if finished else min(tried, key=_end)
     best.other_calls = sum(o.calls for o in tried if o is not best)
     best.other_seconds = sum(o.seconds for o in tried if o is not best)
     return best
+
+
+def _end(outcome: Outcome) -> float:
+    return outcome.trace.values[-1]

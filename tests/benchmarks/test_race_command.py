@@ -65,7 +65,8 @@ def test_step_sizes_come_from_theory_or_from_a_grid():
 
 
 def tried(rate, status, calls, best):
-    return Outcome(status, Trace([2], [0.1], [best]), calls, calls / 10, Steps(), rate)
+    trace = Trace([2, calls], [0.1, calls / 10], [1.0, best])
+    return Outcome(status, trace, calls, calls / 10, Steps(), rate)
 
 
 def test_the_quickest_finisher_of_a_grid_wins_or_else_the_lowest():
@@ -76,6 +77,7 @@ def test_the_quickest_finisher_of_a_grid_wins_or_else_the_lowest():
     assert best is b
     assert (best.other_calls, best.other_seconds) == (150, 15.0)
     assert entrants.winner([c, tried(1.0, "NON_FINITE", 4, 0.5)]) is c
+    assert entrants.winner([c, tried(1.0, "TARGET", 4, 0.5)]) is c  # all units saturated
 
 
 def test_the_store_keeps_the_last_result_and_survives_a_torn_line(tmp_path):
