@@ -120,10 +120,12 @@ def dots(rows: Tensor, v: Tensor) -> Tensor:
     return torch.mv(rows, v).to("cpu", float64)
 
 
-def add_combination(v: Tensor, rows: Tensor, c: Tensor, factor: float = 1.0) -> Tensor:
-    """factor v + sum of c_k row_k, in a new tensor, also for a factor beyond the dtype's range."""
+def add_combination(
+    v: Tensor, rows: Tensor, c: Tensor, factor: float = 1.0, sign: float = 1.0
+) -> Tensor:
+    """factor v + sign (sum of c_k row_k), in a new tensor; the factor may be out of range."""
     c = c.to(v.device, v.dtype)
     try:
-        return torch.addmv(v, rows.t(), c, beta=factor)
+        return torch.addmv(v, rows.t(), c, beta=factor, alpha=sign)
     except RuntimeError:
-        return torch.addmv(_times(v, factor), rows.t(), c)
+        return torch.addmv(_times(v, factor), rows.t(), c, alpha=sign)

@@ -22,6 +22,7 @@ from firstish.experiments.storage.rows import Mark
 from firstish.loop import Limits, Run
 from firstish.methods import Failure, LazyState
 from firstish.methods.curvature_pairs import Pairs, pair
+from firstish.methods.lazy_step import Used
 from firstish.methods.row_buffer import aligned, appended
 from firstish.scaling import Curvature
 
@@ -153,7 +154,7 @@ def test_tau_above_one_counts_after_five_deep_cuts(cuts, tau):
     H = 6 * np.eye(2)
     before, point = dense(H, [1.0, 1.0]), dense(H, [0.9, 0.9])
     old = Pairs.first(pair(torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]), 1e-8))
-    state = replace(LazyState.after(before, 1.0, old), cuts=cuts)
+    state = replace(LazyState.after(before, Used(1.0, old)), cuts=cuts)
     _, step, after = LazyStep().step(point, state)
     assert after.taus == (1.0, pytest.approx(tau))
     assert after.cuts == (cuts + 1 if step.step_size < 0.3 else 0)
@@ -498,7 +499,7 @@ def test_a_direction_lost_to_overflow_is_replaced_by_the_gradient():
     u = torch.ones(2, dtype=torch.float64)
     wrong = Pairs.first(pair(u.clone(), u.clone(), 1e-8))
     wrong.R[0, 0] = 1e-310
-    before = LazyState.after(dense(np.eye(2), [0.0, 2.0]), 1.0, wrong)
+    before = LazyState.after(dense(np.eye(2), [0.0, 2.0]), Used(1.0, wrong))
     new, step, state = LazyStep().step(point, before)
     assert step.product == "descent"
     assert state.S is None

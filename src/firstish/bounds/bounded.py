@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from firstish.bounds.box import Box
-from firstish.linalg import add, norm
+from firstish.linalg import norm
 from firstish.objectives.base import Objective, Order, Point, PointView, Product
 from firstish.scaling import Angle
 
@@ -49,6 +49,9 @@ class BoundedPoint(PointView):
     """
 
     box: Box
+    room: tuple[Tensor, Tensor]  # the least and the greatest step inside, once `grad` is known
+    descent: Tensor  # then minus the gradient, 0 for held variables
+    _optimality: float | None = None
 
     def __init__(self, inner: Point, box: Box, displacement: Tensor | None = None) -> None:
         super().__init__(inner.x, inner, inner.order)
@@ -64,18 +67,34 @@ class BoundedPoint(PointView):
     def grad(self) -> Tensor:
         """The gradient, 0 for held variables; 1 oracle call after the value."""
         if self._g is None:
-            g = self.inner.grad
-            held = self.box.held(self.x, g)
-            self.active = 0 if held is None else int(held.count_nonzero())
-            if held is not None and self.active:
-                self.free, g = ~held, g.masked_fill(held, 0.0)
-            self._g = g
+            self._g = self._free_gradient(self.inner.grad)
         return self._g
+
+    def _free_gradient(self, g: Tensor) -> Tensor:
+        """The gradient of the free variables; finds which these are."""
+        self.room = self.box.room(self.x)
+        self.descent, self.active = g.neg(), 0
+        step = self.descent.clamp(*self.room)
+        uncut = torch.equal(step, self.descent)
+        if uncut and self.box.fixed is None:
+            return g
+        held = self.box.held(step, g)
+        self.active = int(held.sum())
+        free = g
+        if self.active:
+            self.free = ~held
+            free = g.masked_fill(held, 0.0)
+            self.descent = free.neg()
+            uncut = torch.equal(step, self.descent)
+        if not uncut:  # else it is the norm of this gradient
+            self._optimality = norm(self.box.projected_gradient(step, g))
+        return free
 
     @property
     def optimality(self) -> float:
         """The norm of the projected gradient."""
-        return norm(self.box.projected_gradient(self.x, self.full_grad))
+        _ = self.grad
+        return self.grad_norm if self._optimality is None else self._optimality
 
     def hvp(self, v: Tensor) -> Product:
         """The product of the free block of H with a v that is 0 for held variables."""
@@ -110,10 +129,11 @@ class BoundedPoint(PointView):
 
     def along(self, p: Tensor, alpha: float, order: Order = 2) -> Point:
         """The point P(x + alpha p)."""
-        straight = add(self.x, p, alpha)
+        point = self.inner.along(p, alpha, order)
+        straight = point.x
         x = self.box.rounded(straight)
-        if x is straight or torch.equal(x, straight):
-            return BoundedPoint(self.inner.along(p, alpha, order), self.box)
+        if x is straight:
+            return BoundedPoint(point, self.box)
         displacement = x - self.x if self.box.cuts(straight, x) else None
         return BoundedPoint(self.inner.at(x, order), self.box, displacement)
 

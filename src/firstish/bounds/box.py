@@ -44,12 +44,13 @@ class Box:
         """The projection of x, with entries on the bound that are a few ulps inside of it.
 
         x + (bound - x) need not be the bound in floating point. A variable left an ulp inside would
-        neither be held nor have a gradient of 0. The tensor x itself if no entry is close.
+        neither be held nor have a gradient of 0. The tensor x itself if no entry has to move.
         """
         low, high = self._inner
         if torch.equal(torch.clamp(x, low, high), x):
             return x
-        return torch.where(x <= low, self.lower, torch.where(x >= high, self.upper, x))
+        found = torch.where(x <= low, self.lower, torch.where(x >= high, self.upper, x))
+        return x if torch.equal(found, x) else found
 
     def cuts(self, straight: Tensor, x: Tensor) -> bool:
         """True if x, which `rounded` made of `straight`, differs by more than rounding."""
@@ -64,20 +65,24 @@ class Box:
         """True if x is inside or on the boundary."""
         return torch.equal(self.project(x), x)
 
-    def held(self, x: Tensor, g: Tensor) -> Tensor | None:
-        """The entries at a bound out of which the step -g leads, and those whose bounds are equal.
+    def room(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the greatest step from x that stays inside, in every entry."""
+        return self.lower - x, self.upper - x
 
-        None if the step -g stays inside, so that there are none. At a point that satisfies the
-        first-order conditions all other entries of g are 0.
+    def held(self, step: Tensor, g: Tensor) -> Tensor:
+        """The entries at a bound out of which -g leads, and those whose bounds are equal.
+
+        At a point that satisfies the first-order conditions all other entries of g are 0.
+
+        Args:
+            step: the projected one, P(x - g) - x.
+            g: the gradient.
         """
-        straight = x - g
-        end = self.project(straight)
-        if self.fixed is None and torch.equal(end, straight):
-            return None
-        held = (end == x) & (straight != x)
+        held = torch.logical_and(step == 0, g)
         return held if self.fixed is None else held | self.fixed
 
-    def projected_gradient(self, x: Tensor, g: Tensor) -> Tensor:
+    @staticmethod
+    def projected_gradient(step: Tensor, g: Tensor) -> Tensor:
         """min(|g_i|, d_i max(1, |g_i|)), with d_i the length of the projected step P(x - g) - x.
 
         It is 0 where the first-order conditions hold, and |g_i| where no bound cuts the step. Where
@@ -85,10 +90,9 @@ class Box:
         units. |g_i| d_i is the decrease of f on the way to the bound, to first order.
         """
         size = g.abs()
-        distance = torch.clamp(-g, self.lower - x, self.upper - x).abs_()
         # Finite, because 0 times the infinite slope of a root at its bound is 0 here.
         weight = size.clamp(1.0, torch.finfo(g.dtype).max)
-        return torch.minimum(size, distance * weight)
+        return torch.minimum(size, step.abs() * weight)
 
     def checksum(self) -> int:
         """A number that differs between boxes."""

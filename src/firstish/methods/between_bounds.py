@@ -17,16 +17,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from firstish.linalg import add, dot, dots
-from firstish.methods.curvature_pairs import LEAST, Pairs
-from firstish.objectives.base import Point
+from firstish.bounds.bounded import BoundedPoint
+from firstish.linalg import dot, dots
+from firstish.methods.curvature_pairs import LEAST, Array, FreePart, Pairs
 
 ENOUGH = 0.1  # of the decrease to first order, which a step that bounds have cut must keep
 ROUNDS = 10  # in which further variables are excluded; the line search copes with what is left
 WORK = 10**8  # multiplications that a new `FreeProducts` may cost
+CHEAP = 10**5  # multiplications that take no longer than to keep account of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +36,27 @@ class FreeProducts:
     """R of `Pairs` over the free variables, from one iteration to the next.
 
     A new pair is a new row; a variable that is held or released is a product of its columns of S
-    and Y. Both cost less than all products again.
+    and Y. Both cost less than all products again, except for few pairs of short vectors.
 
     Args:
         free: 1 for the free variables, 0 for the others, in the dtype of S.
-        R: of the newest pairs: R[j, i] = <s_i, y_j> over these variables for i <= j.
-        shares: |s|^2 of each pair over these variables; over all it is 1.
+        table: the shares and, below them, R.
     """
 
     free: Tensor
-    R: Tensor
-    shares: Tensor
+    table: Array
+
+    @property
+    def shares(self) -> Array:
+        """|s|^2 of each pair over these variables; over all it is 1."""
+        shares: Array = self.table[0]
+        return shares
+
+    @property
+    def R(self) -> Array:
+        """Of the newest pairs: R[j, i] = <s_i, y_j> over these variables for i <= j."""
+        R: Array = self.table[1:]
+        return R
 
     @classmethod
     def over(cls, free: Tensor, pairs: Pairs, known: FreeProducts | None) -> FreeProducts:
@@ -52,38 +64,55 @@ class FreeProducts:
 
         The fewest columns decide.
         """
+        if _cheap(pairs):
+            return cls._anew(free, pairs)
         size = int(free.sum())
         if known is not None:
-            change = free - known.free.to(free.dtype)
-            columns = change.nonzero()[:, 0]
+            columns = (free - known.free.to(free.dtype)).nonzero()[:, 0]
             if len(columns) <= min(size, len(free) - size):
-                return known._changed(free, change, columns, pairs)
-        m, most = _affordable(pairs), 2 * size > len(free)
-        R = pairs.R[-m:, -m:] if most else pairs.R.new_zeros(m, m)
-        base = cls(free, R, R.new_full((m,), float(most)))
-        change = free - 1 if most else free
-        return base._changed(free, change, change.nonzero()[:, 0], pairs)
+                return known._changed(free, columns, pairs)
+        m, most = _affordable(pairs), float(2 * size > len(free))
+        table = np.full((m + 1, m), most)
+        table[1:] *= pairs.R[-m:, -m:]
+        return cls(free, table)._changed(free, (free - most).nonzero()[:, 0], pairs)
 
-    def _changed(self, free: Tensor, change: Tensor, columns: Tensor, pairs: Pairs) -> FreeProducts:
-        """With some variables released (the change of `free` is 1) and some held (it is -1)."""
+    @classmethod
+    def _anew(cls, free: Tensor, pairs: Pairs) -> FreeProducts:
+        table = np.empty((len(pairs) + 1, len(pairs)))
+        table[0] = dots(pairs.S.square(), free).numpy()
+        table[1:] = torch.mm(pairs.Y * free, pairs.S.t()).to("cpu", torch.float64).numpy()
+        return cls(free, table)
+
+    def _changed(self, free: Tensor, columns: Tensor, pairs: Pairs) -> FreeProducts:
+        """With these variables released or held."""
         if not len(columns):
             return self
         newest = slice(-len(self.R), None)
         S, Y = (rows[newest].index_select(1, columns) for rows in (pairs.S, pairs.Y))
-        signs = change[columns]
-        more = torch.mm(Y.mul_(signs), S.t()).to("cpu", torch.float64)
-        return FreeProducts(free, self.R + more, self.shares + dots(S.square_(), signs))
+        signs = free[columns].mul_(2).sub_(1)  # 1 if it is free now, -1 if it is held
+        table = self.table.copy()
+        table[1:] += torch.mm(Y.mul_(signs), S.t()).to("cpu", torch.float64).numpy()
+        table[0] += dots(S.square_(), signs).numpy()
+        return FreeProducts(free, table)
 
-    def plus_newest(self, pairs: Pairs) -> FreeProducts:
-        """With a row for the newest pair, which is not among these yet."""
+    def plus_newest(self, pairs: Pairs) -> FreeProducts | None:
+        """With a row for the newest pair, which is not among these yet; None if that is no gain."""
+        if _cheap(pairs):
+            return None
         old = min(len(self.R), _affordable(pairs) - 1)
         first = len(self.R) - old
-        R = self.R.new_zeros(old + 1, old + 1)
-        R[:old, :old] = self.R[first:, first:]
         free = self.free.to(pairs.S.dtype)
-        R[old] = dots(pairs.S[-old - 1 :], pairs.Y[-1] * free)
-        share = dots(pairs.S[-1:].square(), free)
-        return FreeProducts(free, R, torch.cat([self.shares[first:], share]))
+        S, s, y = pairs.S[-old - 1 :], pairs.S[-1], pairs.Y[-1]
+        table = np.zeros((old + 2, old + 1))
+        table[0, :old] = self.shares[first:]
+        table[1:-1, :old] = self.R[first:, first:]
+        table[0, old] = dot(s * free, s)
+        table[-1] = dots(S, y * free).numpy()
+        return FreeProducts(free, table)
+
+
+def _cheap(pairs: Pairs) -> bool:
+    return len(pairs) * pairs.S.numel() <= CHEAP
 
 
 def _affordable(pairs: Pairs) -> int:
@@ -92,59 +121,56 @@ def _affordable(pairs: Pairs) -> int:
 
 
 def direction(
-    point: Point,
+    point: BoundedPoint,
     pairs: Pairs,
     self_scaled: bool,
     shorter: float,
     known: FreeProducts | None = None,
 ) -> tuple[Tensor, FreeProducts | None]:
     """-shorter B g over the free variables, to the bound for those close to one; their products."""
-    g, x, box = point.grad, point.x, point.box
-    assert box is not None
+    g, (low, high) = point.grad, point.room
     p, free = _to_close_bounds(point, pairs)
-    q, known = _over(free, g, pairs, self_scaled, known)
+    q, known = _over(free, point.descent, pairs, self_scaled, known)
     q.mul_(shorter)
     for _ in range(ROUNDS):
-        straight = x + q
-        end = box.project(straight)
-        if torch.equal(end, straight):
+        end = q.clamp(low, high)
+        if torch.equal(end, q):
             break
-        cut = end != straight
-        excluded = cut & (end == x)
+        cut = end != q
+        excluded = cut & (end == 0)
         if not excluded.any():
-            room = end.sub_(x)
-            if dot(g, room) <= ENOUGH * dot(g, q):
+            if dot(g, end) <= ENOUGH * dot(g, q):
                 break
             excluded = cut
-            there = torch.where(cut & (g * room < 0), room, 0.0)
+            there = torch.where(cut & (g * end < 0), end, 0.0)
             p = there if p is None else p + there
         free = ~excluded if free is None else free & ~excluded
-        q, known = _over(free, g, pairs, self_scaled, known)
+        q, known = _over(free, point.descent, pairs, self_scaled, known)
         q.mul_(shorter)
     return q if p is None else p + q, known
 
 
-def _to_close_bounds(point: Point, pairs: Pairs) -> tuple[Tensor | None, Tensor | None]:
+def _to_close_bounds(point: BoundedPoint, pairs: Pairs) -> tuple[Tensor | None, Tensor | None]:
     """The step to the bound of each variable that is close to one, and the mask of the others."""
-    assert point.box is not None
-    g, x, free = point.grad, point.x, point.free
-    straight = add(x, g, -pairs.newest_scale())
-    end = point.box.project(straight)
-    if torch.equal(end, straight):
+    step, free = point.descent * pairs.newest_scale(), point.free
+    end = step.clamp(*point.room)
+    if torch.equal(end, step):
         return None, free
-    far = end == straight
-    return end.sub_(x).masked_fill_(far, 0.0), far if free is None else free & far
+    far = end == step
+    return end.masked_fill_(far, 0.0), far if free is None else free & far
 
 
 def _over(
-    free: Tensor | None, g: Tensor, pairs: Pairs, self_scaled: bool, known: FreeProducts | None
+    free: Tensor | None, v: Tensor, pairs: Pairs, self_scaled: bool, known: FreeProducts | None
 ) -> tuple[Tensor, FreeProducts | None]:
-    """-B g over these variables, 0 for the others, and their products."""
+    """B v over these variables, 0 for the others, and their products."""
     if free is None:
-        return pairs.times(g, self_scaled).neg_(), None
-    products = FreeProducts.over(free.to(pairs.S.dtype), pairs, known)
-    here = pairs.over(products.free, products.R, products.shares, self_scaled)
-    v = g * products.free
-    if here is None:
-        return v.mul_(-pairs.newest_scale()), products
-    return here.times(v, self_scaled).neg_(), products
+        return pairs.times(v, self_scaled), None
+    known = FreeProducts.over(free.to(pairs.S.dtype), pairs, known)
+    part = FreePart.of(known.free, known.R, known.shares, torch.finfo(pairs.S.dtype).eps)
+    v = v * known.free
+    if part is None:
+        return v.mul_(pairs.newest_scale()), known
+    newest = pairs.newest(len(known.R))
+    assert newest is not None
+    return newest.times(v, self_scaled, part), known

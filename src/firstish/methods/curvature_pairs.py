@@ -34,9 +34,10 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
 
 from firstish.linalg import add_combination, dots, norm, norm_and_cosine
 from firstish.methods.row_buffer import aligned, appended
@@ -46,6 +47,8 @@ LEAST = 10  # pairs that are kept however long they are
 SHARE = 0.5  # least part of a step, |s_F|^2/|s|^2, in the free variables
 ALONE = 1e-2  # 1 less that part: the free variables moved all but alone
 SHOWN = 1e-6  # least part of a pair, <s_F,y_F>/(|s||y|), in the free variables
+
+Array = NDArray[np.float64]
 
 
 class Pair(NamedTuple):
@@ -77,6 +80,45 @@ def pair(s: Tensor, y: Tensor, least: float) -> Pair | None:
     return Pair(s.div_(s_norm), y.div_(y_norm), cosine, stretch)
 
 
+class FreePart(NamedTuple):
+    """The part of curvature pairs that is of the free variables.
+
+    Attributes:
+        free: 1 for the free variables, 0 for the others, for which S and Y count as 0.
+        R: that of the pairs over the free variables. A pair that is not used has an infinite
+            diagonal entry, which makes its coefficients 0.
+    """
+
+    free: Tensor
+    R: Array
+
+    @classmethod
+    def of(cls, free: Tensor, R: Array, shares: Array, eps: float) -> FreePart | None:
+        """The part of the pairs that tell of the free variables; None if there are none.
+
+        For a pair whose step left the others where they were, H_FF s_F = y_F. In the y_F of another
+        step is the effect of the others: such a pair is used only if it is one of the newest and
+        its step was mostly one of the free variables. (With all of them, a non-negative least
+        squares problem in 1,000 variables took three times as many calls.) Nor is a pair used that
+        shows too little curvature of the free variables.
+
+        Args:
+            free: 1 for the free variables, 0 for the others.
+            R: that of the pairs over them.
+            shares: |s_F|^2/|s|^2 of the pairs.
+            eps: the unit roundoff of their vectors.
+        """
+        noise, cosines = 100 * eps, R.diagonal()
+        used = (cosines > max(SHOWN, noise)) & (shares >= SHARE)
+        used[:-LEAST] &= shares[:-LEAST] >= 1 - max(ALONE, noise)
+        if not used.any():
+            return None
+        if not used.all():
+            R = R.copy()
+            np.fill_diagonal(R, np.where(used, cosines, math.inf))
+        return cls(free, R)
+
+
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """Curvature pairs, the oldest first.
@@ -87,25 +129,19 @@ class Pairs:
         R: transposed, its lower triangle is in use: R[j, i] = <s_i, y_j> for i <= j.
         stretches: |y|/|s|.
         taus: the ratio by which each rescaled those before it.
-        free: 1 for the variables that the pairs are of, 0 for the others, where S and Y count as 0;
-            None for all.
-        ends: <y,y> of the oldest and of the newest row of Y, over these; the one in use twice.
     """
 
     S: Tensor
     Y: Tensor
-    R: Tensor
+    R: Array
     stretches: tuple[float, ...]
     taus: tuple[float, ...]
-    free: Tensor | None = None
-    ends: tuple[float, ...] = (1.0, 1.0)
 
     @classmethod
     def first(cls, new: Pair) -> Pairs:
         """One pair."""
-        cosine = torch.tensor([[new.cosine]], dtype=torch.float64)
         rows = appended(None, new.step), appended(None, new.change)
-        return cls(*rows, cosine, (new.stretch,), (1.0,))
+        return cls(*rows, np.array([[new.cosine]]), (new.stretch,), (1.0,))
 
     def __len__(self) -> int:
         return len(self.taus)
@@ -115,12 +151,13 @@ class Pairs:
         kept = self.newest(memory - 1)
         if kept is None:
             return Pairs.first(new)
-        m, change = len(kept), new.change.to(kept.S.dtype)
-        R = pad(kept.R, (0, 1, 0, 1))
-        R[m, :m] = dots(kept.S, change)
+        m, dtype = len(kept), kept.S.dtype
+        step, change = new.step.to(dtype), new.change.to(dtype)
+        R = np.zeros((m + 1, m + 1))
+        R[:m, :m] = kept.R
+        R[m, :m] = dots(kept.S, change).numpy()
         R[m, m] = new.cosine
-        S = appended(kept.S, new.step.to(kept.S.dtype))
-        Y = appended(kept.Y, change)
+        S, Y = appended(kept.S, step), appended(kept.Y, change)
         return Pairs(S, Y, R, (*kept.stretches, new.stretch), (*kept.taus, tau))
 
     def newest(self, count: int) -> Pairs | None:
@@ -139,84 +176,54 @@ class Pairs:
         return Pairs(S, Y, self.R, self.stretches, self.taus)
 
     def newest_scale(self) -> float:
-        """<s,y>/<y,y> of the newest pair."""
-        return float(self.R[-1, -1]) / self.stretches[-1]
+        """<s,y>/<y,y> of the newest pair, within the range of its vectors."""
+        return min(float(self.R[-1, -1]) / self.stretches[-1], torch.finfo(self.S.dtype).max)
 
-    def over(self, free: Tensor, R: Tensor, shares: Tensor, self_scaled: bool) -> Pairs | None:
-        """The pairs of the free variables: R and the products are over these alone.
-
-        For a pair whose step left the others where they were, H_FF s_F = y_F. In the y_F of another
-        step is the effect of the others: such a pair is used only if it is one of the newest and
-        its step was mostly one of the free variables. (With all of them, a non-negative least
-        squares problem in 1,000 variables took three times as many calls.) Nor is a pair used that
-        shows too little curvature of the free variables. None if no pair is left.
-
-        Args:
-            free: 1 for them, 0 for the others.
-            R: that of the newest pairs over them; only these pairs are used.
-            shares: |s_F|^2/|s|^2 of these.
-            self_scaled: as in `times`.
-        """
-        kept = self.newest(len(R))
-        assert kept is not None
-        noise = 100 * torch.finfo(self.S.dtype).eps
-        shown = (R.diagonal() > max(SHOWN, noise)) & (shares >= SHARE)
-        shown[:-LEAST] &= shares[:-LEAST] >= 1 - max(ALONE, noise)
-        if not shown.all():
-            rows = shown.nonzero()[:, 0]
-            if not len(rows):
-                return None
-            kept, R = kept._rows(rows), R[rows][:, rows]
-        end = norm(kept.Y[0 if self_scaled else -1] * free) ** 2
-        return Pairs(kept.S, kept.Y, R, kept.stretches, kept.taus, free, (end, end))
-
-    def _rows(self, rows: Tensor) -> Pairs:
-        """These pairs of them; their R is left to the caller."""
-        numbers = rows.tolist()
-        taus = [self.taus[k] for k in numbers]
-        on_device = rows.to(self.S.device)
-        return Pairs(
-            self.S[on_device],
-            self.Y[on_device],
-            self.R,
-            tuple(self.stretches[k] for k in numbers),
-            (1.0, *taus[1:]),
-        )
-
-    def times(self, v: Tensor, self_scaled: bool = True) -> Tensor:
-        """B v."""
+    def times(self, v: Tensor, self_scaled: bool = True, part: FreePart | None = None) -> Tensor:
+        """B v; with a part over the free variables, for a v that is 0 for the others."""
         if v.dtype == self.S.dtype:
-            return self._combined(*self._coefficients(v, self_scaled))
+            return self._combined(*self._coefficients(v, self_scaled, part), part)
         length = norm(v)
-        q, t, gamma = self._coefficients((v / length).to(self.S.dtype), self_scaled)
+        q, t, gamma = self._coefficients((v / length).to(self.S.dtype), self_scaled, part)
         scale = max(gamma, float(t.abs().max()))  # B may be beyond the range of float32
-        found = self._combined(q, t / scale, gamma / scale)
+        found = self._combined(q, t / scale, gamma / scale, part)
         return found.to(v.dtype).mul_(scale).mul_(length)
 
-    def _coefficients(self, v: Tensor, self_scaled: bool) -> tuple[Tensor, Tensor, float]:
+    def _coefficients(
+        self, v: Tensor, self_scaled: bool, part: FreePart | None
+    ) -> tuple[Tensor, Tensor, float]:
         """q, t and gamma with B v = gamma q + S^T t."""
-        scales = self._initial_scales()
-        k = 0 if self_scaled else -1
-        gamma = scales[k] / self.ends[k]
-        e = torch.tensor(scales, dtype=torch.float64)
-        u = _solve(self.R.t(), dots(self.S, v), upper=True)
-        q = self._of_free(add_combination(v, self.Y, -u))
-        return q, _solve(self.R, e * u - gamma * dots(self.Y, q), upper=False), gamma
+        R = torch.from_numpy(self.R if part is None else part.R)
+        e, gamma = self._initial_scales(self_scaled, part)
+        u = _solve(R.t(), dots(self.S, v), upper=True)
+        q = _of_free(part, add_combination(v, self.Y, u, sign=-1.0))
+        rest = torch.from_numpy(e).mul_(u).sub_(dots(self.Y, q), alpha=gamma)
+        return q, _solve(R, rest, upper=False), gamma
 
-    def _combined(self, q: Tensor, t: Tensor, gamma: float) -> Tensor:
-        return self._of_free(add_combination(q, self.S, t, gamma))
+    def _combined(self, q: Tensor, t: Tensor, gamma: float, part: FreePart | None) -> Tensor:
+        return _of_free(part, add_combination(q, self.S, t, gamma))
 
-    def _of_free(self, v: Tensor) -> Tensor:
-        return v if self.free is None else v.mul_(self.free)
-
-    def _initial_scales(self) -> list[float]:
-        """e: <s,y>/<y,y> of each pair, over the taus of those after it."""
+    def _initial_scales(self, self_scaled: bool, part: FreePart | None) -> tuple[Array, float]:
+        """e: <s,y>/<y,y> of each pair, over the taus of those after it; and gamma."""
         w, e = 1.0, []
-        pairs = zip(self.R.diagonal().tolist(), self.stretches, self.taus, strict=True)
+        cosines = (self.R if part is None else part.R).diagonal().tolist()
+        pairs = zip(cosines, self.stretches, self.taus, strict=True)
         for cosine, stretch, tau in reversed(list(pairs)):
-            e.append(w * cosine / stretch)
-            w /= tau
-        return e[::-1]
+            if cosine == math.inf:
+                e.append(0.0)
+            else:
+                e.append(w * cosine / stretch)
+                w /= tau
+        e.reverse()
+        k = 0 if self_scaled else -1
+        if part is None:
+            return np.array(e), e[k]
+        k = [i for i, cosine in enumerate(cosines) if cosine < math.inf][k]
+        return np.array(e), e[k] / norm(self.Y[k] * part.free) ** 2
+
+
+def _of_free(part: FreePart | None, v: Tensor) -> Tensor:
+    return v if part is None else v.mul_(part.free)
 
 
 def _solve(R: Tensor, b: Tensor, upper: bool) -> Tensor:

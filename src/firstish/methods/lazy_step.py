@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from firstish._validate import check_count
+from firstish.bounds.bounded import BoundedPoint
 from firstish.linalg import dot, norm
 from firstish.line_search import Armijo, SearchState
 from firstish.methods.base import Step
 from firstish.methods.between_bounds import FreeProducts, direction
-from firstish.methods.curvature_pairs import LEAST, POSITIVE, Pair, Pairs, pair
+from firstish.methods.curvature_pairs import LEAST, POSITIVE, Array, Pair, Pairs, pair
 from firstish.methods.row_buffer import aligned
 from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless, resolved_length
 from firstish.objectives.base import Order, Point
@@ -27,7 +29,23 @@ RECENT = 0.05  # weight of the last step in the mean `excess`
 EXCESS = 0.25, 10.0  # least and largest ratio that one step adds to it
 
 
-@dataclass(frozen=True, slots=True)
+class Used(NamedTuple):
+    """What a step was made of, for the state after it.
+
+    Attributes:
+        expected: as in `LazyState`.
+        pairs: the pairs; None without.
+        known: their products over the free variables, if some are held.
+        excess: as in `LazyState`.
+    """
+
+    expected: float
+    pairs: Pairs | None
+    known: FreeProducts | None = None
+    excess: float = 0.0
+
+
+@dataclass(frozen=True)
 class LazyState:
     """The point before, the pairs until then, and what they said of the step from it.
 
@@ -44,7 +62,7 @@ class LazyState:
         taus: likewise.
         cuts: how many steps in a row, up to the one from x, were cut deeply.
         free: with bounds, see `FreeProducts`; None if no variable was held.
-        free_R: its R and, in the last column, its shares; as bytes.
+        free_R: its table, as bytes.
     """
 
     x: Tensor | None = None
@@ -60,35 +78,45 @@ class LazyState:
     free: Tensor | None = None
     free_R: Tensor | None = None
 
+    used: ClassVar[Used | None] = None
+    """What these tensors were made from; not saved, and made from them where it is missing."""
+
     @classmethod
-    def after(cls, point: Point, expected: float, pairs: Pairs | None) -> LazyState:
+    def after(cls, point: Point, used: Used, cuts: int = 0) -> LazyState:
         """The state after a step from that point."""
+        x, g, (expected, pairs, known, excess) = point.x, point.full_grad, used
         if pairs is None:
-            return cls(point.x, point.full_grad, expected)
-        R = pairs.R.view(torch.uint8)
-        g = point.full_grad
-        return cls(point.x, g, expected, pairs.S, pairs.Y, R, pairs.stretches, pairs.taus)
+            return cls(x, g, expected, cuts=cuts)
+        free, table = (None, None) if known is None else (known.free, _bytes(known.table))
+        R, numbers = _bytes(pairs.R), (pairs.stretches, pairs.taus)
+        state = cls(x, g, expected, pairs.S, pairs.Y, R, *numbers, cuts, excess, free, table)
+        object.__setattr__(state, "used", used)
+        return state
 
     def free_products(self) -> FreeProducts | None:
         """What is known over the free variables, if some were held."""
+        if self.used is not None:
+            return self.used.known
         if self.free is None or self.free_R is None:
             return None
-        table = self.free_R.to("cpu", torch.uint8).view(torch.float64)
-        return FreeProducts(self.free, table[:, :-1], table[:, -1])
-
-    def with_free(self, known: FreeProducts | None) -> LazyState:
-        """This state and what is known over the free variables."""
-        if known is None:
-            return self
-        table = torch.cat([known.R, known.shares[:, None]], dim=1)
-        return replace(self, free=known.free, free_R=table.view(torch.uint8))
+        return FreeProducts(self.free, _numbers(self.free_R))
 
     def pairs(self) -> Pairs | None:
         """The pairs; None if there are none."""
+        if self.used is not None:
+            return self.used.pairs
         if self.S is None or self.Y is None or self.R is None:
             return None
-        R = self.R.to("cpu", torch.uint8).view(torch.float64)
-        return Pairs(aligned(self.S), aligned(self.Y), R, self.stretches, self.taus)
+        S, Y = aligned(self.S), aligned(self.Y)
+        return Pairs(S, Y, _numbers(self.R), self.stretches, self.taus)
+
+
+def _bytes(numbers: Array) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(numbers).view(np.uint8))
+
+
+def _numbers(stored: Tensor) -> Array:
+    return stored.to("cpu", torch.uint8).numpy().view(np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +212,10 @@ class LazyStep(ProposingMethod[LazyState]):
             return _gradient(point, "curvature")
         excess = self._excess(last, state)
         shorter = 1.0 if last is None else math.exp(-max(0.0, excess))
-        if point.box is None:
-            p = pairs.times(point.grad, self.self_scaled).mul_(-shorter)
-        else:
+        if isinstance(point, BoundedPoint):
             p, known = direction(point, pairs, self.self_scaled, shorter, known)
+        else:
+            p = pairs.times(point.grad, self.self_scaled).mul_(-shorter)
         slope, length = dot(point.grad, p), norm(p)
         if not _descends(slope, length, point.grad_norm):
             return _gradient(point, "descent")
@@ -195,7 +223,7 @@ class LazyStep(ProposingMethod[LazyState]):
             proposal = _measured(point, p, slope, length, "curvature", pairs)
         else:
             proposal = _proposal(point, p, slope, length, 1.0, pairs, shorter)
-        proposal.state_after = replace(proposal.state_after.with_free(known), excess=excess)
+        proposal.state_after = proposal.state_after._replace(known=known, excess=excess)
         return proposal
 
     def propose_again(self, point: Point, proposal: Proposal) -> Proposal | None:
@@ -211,16 +239,17 @@ class LazyStep(ProposingMethod[LazyState]):
         return replace(state, expected=0.0)
 
     def learn(
-        self, state: LazyState, proposal: Proposal, step: Step, search: SearchState
+        self, point: Point, state: LazyState, proposal: Proposal, step: Step, search: SearchState
     ) -> LazyState:
         """The state after the step, which counts the deep cuts in a row.
 
         A step that a bound has cut is not the one whose curvature was expected.
         """
         deep = step.step_size is not None and step.step_size < SHORT
-        after: LazyState = proposal.state_after
-        expected = 0.0 if proposal.cut else after.expected
-        return replace(after, expected=expected, cuts=state.cuts + 1 if deep else 0)
+        used: Used = proposal.state_after
+        if proposal.cut:
+            used = used._replace(expected=0.0)
+        return LazyState.after(point, used, state.cuts + 1 if deep else 0)
 
     def _with(self, last: Pair, pairs: Pairs | None, state: LazyState, most: int) -> Pairs:
         """The pairs and that of the last step."""
@@ -317,5 +346,5 @@ def _proposal(
         length=s * length,
         interpolate=True,
         record=Step(scaling="pairs", scale=s * shorter, pairs=0 if pairs is None else len(pairs)),
-        state_after=LazyState.after(point, expected, pairs),
+        state_after=Used(expected, pairs),
     )

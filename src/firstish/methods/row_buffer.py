@@ -22,7 +22,7 @@ def appended(rows: Tensor | None, row: Tensor) -> Tensor:
     """The rows and one more."""
     if type(row) is not Tensor:
         row = row.as_subclass(Tensor)
-    used = 0 if rows is None else rows.shape[0]
+    used = 0 if rows is None else len(rows)
     longer = None if rows is None else _with_free_row(rows)
     if longer is None:
         spare = _spare_rows(used + max(_LEAST, used // 4), row)
@@ -35,7 +35,8 @@ def appended(rows: Tensor | None, row: Tensor) -> Tensor:
 
 def aligned(rows: Tensor) -> Tensor:
     """The rows as `appended` lays them out: copied if they are not, as those from a file."""
-    if rows.stride() == (_row_length(rows), 1) and rows.data_ptr() % _LINE == 0:
+    apart, one = rows.stride()
+    if one == 1 and apart * rows.element_size() % _LINE == rows.data_ptr() % _LINE == 0:
         return rows
     return _spare_rows(len(rows), rows[0]).copy_(rows)
 
@@ -54,8 +55,8 @@ def _row_length(rows: Tensor) -> int:
 
 def _with_free_row(rows: Tensor) -> Tensor | None:
     m, n = rows.shape
-    end = (rows.storage_offset() + (m + 1) * rows.stride(0)) * rows.element_size()
-    if end > rows.untyped_storage().nbytes():
+    try:
+        longer = rows.as_strided((m + 1, n), rows.stride())
+    except RuntimeError:  # beyond the memory
         return None
-    longer = rows.as_strided((m + 1, n), rows.stride(), rows.storage_offset())
     return longer if n == 0 or math.isnan(longer[m, 0].item()) else None

@@ -117,7 +117,7 @@ class ScaledGradient(ProposingMethod[CycleState]):
         # --8<-- [end:step]
 
     def learn(
-        self, state: CycleState, proposal: Proposal, step: Step, search: SearchState
+        self, point: Point, state: CycleState, proposal: Proposal, step: Step, search: SearchState
     ) -> CycleState:
         """Advance the cycle after an SPC step; a rule with memory starts again after any other."""
         strong = step.curvature is Curvature.SPC

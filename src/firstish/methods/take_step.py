@@ -37,7 +37,7 @@ class Proposal:
         lengthen: True to try longer steps while f follows its tangent.
         angle: between g and Hg, if the step was scaled by it.
         record: the fields of `Step` that are known before the search.
-        state_after: the state of the method after this step, if known before the search.
+        state_after: the state of the method after this step, or what `learn` needs for it.
         cut: True after the search if a bound has cut the step taken, which then is not alpha p.
     """
 
@@ -123,8 +123,10 @@ class ProposingMethod(ABC, Generic[State]):
     def propose(self, point: Point, state: State) -> Proposal:
         """The step to try from this point, whose gradient is not zero."""
 
-    def learn(self, state: State, proposal: Proposal, step: Step, search: SearchState) -> State:
-        """The state after the step; by default `proposal.state_after`."""
+    def learn(
+        self, point: Point, state: State, proposal: Proposal, step: Step, search: SearchState
+    ) -> State:
+        """The state after the step from that point; by default `proposal.state_after`."""
         after: State = proposal.state_after
         return after
 
@@ -158,7 +160,7 @@ class ProposingMethod(ABC, Generic[State]):
                 step.trials = spent + (step.trials or 0)
         if step.failure is not None:
             return point, step, state
-        return new, step, self.learn(state, proposal, step, search)
+        return new, step, self.learn(point, state, proposal, step, search)
 
 
 def take_step(
