@@ -117,14 +117,23 @@ def _ldexp(mantissa: float, e: int) -> float:
 
 def dots(rows: Tensor, v: Tensor) -> Tensor:
     """<row, v> of each row, in float64 on the CPU; of whole vectors where v is sharded."""
-    return torch.mv(rows, v).to("cpu", float64)
+    return on_cpu(torch.mv(rows, v))
+
+
+def on_cpu(v: Tensor) -> Tensor:
+    """v in float64 on the CPU; v itself if it is, which is quicker to see than `to` is to call."""
+    return v if v.dtype is float64 and v.is_cpu else v.to("cpu", float64)
 
 
 def add_combination(
     v: Tensor, rows: Tensor, c: Tensor, factor: float = 1.0, sign: float = 1.0
 ) -> Tensor:
-    """factor v + sign (sum of c_k row_k), in a new tensor; the factor may be out of range."""
-    c = c.to(v.device, v.dtype)
+    """factor v + sign (sum of c_k row_k), in a new tensor; the factor may be out of range.
+
+    c is in float64 on the CPU.
+    """
+    if v.dtype is not float64 or not v.is_cpu:
+        c = c.to(v.device, v.dtype)
     try:
         return torch.addmv(v, rows.t(), c, beta=factor, alpha=sign)
     except RuntimeError:

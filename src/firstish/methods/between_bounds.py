@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from firstish.bounds.bounded import BoundedPoint
-from firstish.linalg import dot, dots
+from firstish.linalg import dot, dots, on_cpu
 from firstish.methods.curvature_pairs import LEAST, Array, FreePart, Pairs
 
 ENOUGH = 0.1  # of the decrease to first order, which a step that bounds have cut must keep
@@ -80,7 +80,7 @@ class FreeProducts:
     def _anew(cls, free: Tensor, pairs: Pairs) -> FreeProducts:
         table = np.empty((len(pairs) + 1, len(pairs)))
         table[0] = dots(pairs.S.square(), free).numpy()
-        table[1:] = torch.mm(pairs.Y * free, pairs.S.t()).to("cpu", torch.float64).numpy()
+        table[1:] = on_cpu(torch.mm(pairs.Y * free, pairs.S.t())).numpy()
         return cls(free, table)
 
     def _changed(self, free: Tensor, columns: Tensor, pairs: Pairs) -> FreeProducts:
@@ -91,7 +91,7 @@ class FreeProducts:
         S, Y = (rows[newest].index_select(1, columns) for rows in (pairs.S, pairs.Y))
         signs = free[columns].mul_(2).sub_(1)  # 1 if it is free now, -1 if it is held
         table = self.table.copy()
-        table[1:] += torch.mm(Y.mul_(signs), S.t()).to("cpu", torch.float64).numpy()
+        table[1:] += on_cpu(torch.mm(Y.mul_(signs), S.t())).numpy()
         table[0] += dots(S.square_(), signs).numpy()
         return FreeProducts(free, table)
 

@@ -59,6 +59,12 @@ class Pair(NamedTuple):
     cosine: float
     stretch: float
 
+    def vectors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """s/|s| and y/|y| in that dtype."""
+        if self.step.dtype is dtype:
+            return self.step, self.change
+        return self.step.to(dtype), self.change.to(dtype)
+
     @property
     def curvature(self) -> float:
         """<s,y>/<s,s>."""
@@ -111,11 +117,12 @@ class FreePart(NamedTuple):
         noise, cosines = 100 * eps, R.diagonal()
         used = (cosines > max(SHOWN, noise)) & (shares >= SHARE)
         used[:-LEAST] &= shares[:-LEAST] >= 1 - max(ALONE, noise)
-        if not used.any():
+        count = np.count_nonzero(used)
+        if count == 0:
             return None
-        if not used.all():
+        if count < len(used):
             R = R.copy()
-            np.fill_diagonal(R, np.where(used, cosines, math.inf))
+            R.reshape(-1)[:: len(R) + 1][~used] = math.inf  # its diagonal
         return cls(free, R)
 
 
@@ -151,8 +158,7 @@ class Pairs:
         kept = self.newest(memory - 1)
         if kept is None:
             return Pairs.first(new)
-        m, dtype = len(kept), kept.S.dtype
-        step, change = new.step.to(dtype), new.change.to(dtype)
+        m, (step, change) = len(kept), new.vectors(kept.S.dtype)
         R = np.zeros((m + 1, m + 1))
         R[:m, :m] = kept.R
         R[m, :m] = dots(kept.S, change).numpy()

@@ -22,7 +22,7 @@ def appended(rows: Tensor | None, row: Tensor) -> Tensor:
     """The rows and one more."""
     if type(row) is not Tensor:
         row = row.as_subclass(Tensor)
-    used = 0 if rows is None else len(rows)
+    used = 0 if rows is None else rows.shape[0]
     longer = None if rows is None else _with_free_row(rows)
     if longer is None:
         spare = _spare_rows(used + max(_LEAST, used // 4), row)
