@@ -15,12 +15,12 @@ def describe(p: Problem, x: Tensor) -> str:
     leaf = x.clone().requires_grad_()
     value = p.f(leaf)
     (g,) = torch.autograd.grad(value, leaf)
-    held = box.held(x, g)
-    free = torch.ones_like(x, dtype=torch.bool) if held is None else ~held
+    step = torch.clamp(-g, *box.room(x))
+    free = ~box.held(step, g)
     H = torch.autograd.functional.hessian(p.f, x)[free][:, free]
     least = float(torch.linalg.eigvalsh(H)[0]) if len(H) else 0.0
     largest = float(H.abs().max()) if len(H) else 0.0
-    optimality = float((box.project(x - g) - x).norm())
+    optimality = float(step.norm())
     return (
         f"f = {value.item():.6g}  projected gradient {optimality:.1e}  {int((~free).sum())} held  "
         f"least eigenvalue {least:.2e} (largest entry {largest:.1e})"
