@@ -18,7 +18,7 @@ from firstish.bounds.bounded import BoundedObjective
 from firstish.bounds.box import Box
 from firstish.methods import between_bounds
 from firstish.methods.between_bounds import FreeProducts
-from firstish.methods.curvature_pairs import LEAST, POSITIVE, FreePart, Pairs, pair
+from firstish.methods.curvature_pairs import LARGE, LEAST, POSITIVE, FreePart, Pairs, pair
 from firstish.objectives.linear.families import LeastSquares
 
 METHODS = ["lazy", "plane", "CGMR", "MR", "GM", "DY"]
@@ -108,6 +108,18 @@ def test_bounds_that_are_never_active_change_no_bit(method, bound):
     ]
     assert {row.active for row in boxed.history} == ({None} if bound == math.inf else {0})
     assert {row.active for row in plain.history} == {None}
+
+
+def test_bounds_that_are_never_active_change_no_bit_of_large_pairs():
+    """Where S is large, the lazy step reads it once for the new pair and for the gradient."""
+    start = torch.linspace(-1, 1, LARGE // 4)
+    weights = torch.linspace(1, 3, len(start))
+    f = lambda x: (weights * torch.log(torch.cosh(x - 0.3 * x.roll(1)))).sum()  # noqa: E731
+    ends = [
+        firstish.minimize(f, start, max_iterations=9, gtol=0, bounds=bounds).x
+        for bounds in (None, (-50, 50))
+    ]
+    assert torch.equal(*ends)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -19,9 +19,10 @@ from torch.nn.functional import mse_loss
 from firstish import FunctionObjective, LazyStep, ScaledGD, Status, minimize
 from firstish.experiments.storage import checkpoints
 from firstish.experiments.storage.rows import Mark
+from firstish.linalg import norm
 from firstish.loop import Limits, Run
 from firstish.methods import Failure, LazyState
-from firstish.methods.curvature_pairs import Pairs, pair
+from firstish.methods.curvature_pairs import LARGE, Pairs, pair
 from firstish.methods.lazy_step import Used
 from firstish.methods.row_buffer import aligned, appended
 from firstish.scaling import Curvature
@@ -110,6 +111,29 @@ def test_without_self_scaling_it_is_textbook_lbfgs(seed, count, d):
     plain = [(s, y, 1.0) for s, y, _ in pairs]
     ours = as_tensors(plain, memory=10).times(torch.from_numpy(v), self_scaled=False)
     close(ours, two_loops(plain[-10:], v), plain[-10:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_reading_large_pairs_once_gives_the_same_direction(dtype):
+    """The vector whose product is wanted next is read with the new pair; any other by itself."""
+    generator = torch.Generator().manual_seed(0)
+    draw = lambda: torch.randn(LARGE // 4, generator=generator, dtype=torch.float64)  # noqa: E731
+    v, pairs, other = draw(), None, None
+    for _ in range(6):
+        s = draw()
+        new = pair(s, s + 0.1 * draw(), 1e-8)
+        if dtype is torch.float32:
+            new = new._replace(step=new.step.to(dtype), change=new.change.to(dtype))
+        pairs = Pairs.first(new) if pairs is None else pairs.plus(new, 0.9, 9, v)
+        other = Pairs.first(new) if other is None else other.plus(new, 0.9, 9)
+    assert pairs.known is not None
+    assert other.known is None
+    tolerance = 100 * torch.finfo(dtype).eps
+    for w in (v, 2 * v - 1):
+        expected = other.times(w)
+        torch.testing.assert_close(
+            pairs.times(w), expected, rtol=0, atol=tolerance * norm(expected)
+        )
 
 
 @pytest.mark.parametrize("size", [1e-200, 1e-100, 1e100, 1e200])

@@ -39,12 +39,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from firstish.linalg import add_combination, dots, norm, norm_and_cosine
+from firstish.linalg import add_combination, dots, norm, norm_and_cosine, on_cpu
 from firstish.methods.row_buffer import aligned, appended
 
 POSITIVE = 1e-8  # least cosine of the angle between the changes of x and g
 LEAST = 10  # pairs that are kept however long they are
 SHARE = 0.5  # least part of a step, |s_F|^2/|s|^2, in the free variables
+LARGE = 2**18  # numbers in S, 1 or 2 MB: more than a cache close to a core holds
 ALONE = 1e-2  # 1 less that part: the free variables moved all but alone
 SHOWN = 1e-6  # least part of a pair, <s_F,y_F>/(|s||y|), in the free variables
 
@@ -136,6 +137,7 @@ class Pairs:
         R: transposed, its lower triangle is in use: R[j, i] = <s_i, y_j> for i <= j.
         stretches: |y|/|s|.
         taus: the ratio by which each rescaled those before it.
+        known: a v whose B v is wanted next, and S u with the u of `_in_range`; None without one.
     """
 
     S: Tensor
@@ -143,6 +145,7 @@ class Pairs:
     R: Array
     stretches: tuple[float, ...]
     taus: tuple[float, ...]
+    known: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def first(cls, new: Pair) -> Pairs:
@@ -153,18 +156,28 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.taus)
 
-    def plus(self, new: Pair, tau: float, memory: int) -> Pairs:
-        """These and a new pair; the oldest are dropped where there would be more than `memory`."""
+    def plus(self, new: Pair, tau: float, memory: int, v: Tensor | None = None) -> Pairs:
+        """These and a new pair; the oldest are dropped where there would be more than `memory`.
+
+        If B v is wanted next: where S is large, most of the time is that of reading it, which is
+        then done once for the new pair and for v.
+        """
         kept = self.newest(memory - 1)
         if kept is None:
             return Pairs.first(new)
         m, (step, change) = len(kept), new.vectors(kept.S.dtype)
-        R = np.zeros((m + 1, m + 1))
+        R, known = np.zeros((m + 1, m + 1)), None
         R[:m, :m] = kept.R
-        R[m, :m] = dots(kept.S, change).numpy()
+        if type(v) is Tensor and kept.S.numel() >= LARGE:
+            u, _ = kept._in_range(v)
+            both = on_cpu(torch.mm(kept.S, torch.stack([change, u]).t()))
+            R[m, :m] = both[:, 0].numpy()
+            known = v, torch.cat([both[:, 1], dots(step[None], u)])
+        else:
+            R[m, :m] = dots(kept.S, change).numpy()
         R[m, m] = new.cosine
         S, Y = appended(kept.S, step), appended(kept.Y, change)
-        return Pairs(S, Y, R, (*kept.stretches, new.stretch), (*kept.taus, tau))
+        return Pairs(S, Y, R, (*kept.stretches, new.stretch), (*kept.taus, tau), known)
 
     def newest(self, count: int) -> Pairs | None:
         """The newest of these, at most `count`; the first of them has no older ones to rescale."""
@@ -187,21 +200,29 @@ class Pairs:
 
     def times(self, v: Tensor, self_scaled: bool = True, part: FreePart | None = None) -> Tensor:
         """B v; with a part over the free variables, for a v that is 0 for the others."""
-        if v.dtype == self.S.dtype:
-            return self._combined(*self._coefficients(v, self_scaled, part), part)
-        length = norm(v)
-        q, t, gamma = self._coefficients((v / length).to(self.S.dtype), self_scaled, part)
+        u, length = self._in_range(v)
+        Su = self.known[1] if self.known is not None and v is self.known[0] else dots(self.S, u)
+        q, t, gamma = self._coefficients(u, Su, self_scaled, part)
+        if u is v:
+            return self._combined(q, t, gamma, part)
         scale = max(gamma, float(t.abs().max()))  # B may be beyond the range of float32
         found = self._combined(q, t / scale, gamma / scale, part)
         return found.to(v.dtype).mul_(scale).mul_(length)
 
+    def _in_range(self, v: Tensor) -> tuple[Tensor, float]:
+        """v, or v/|v| in the dtype of the pairs, and its factor."""
+        if v.dtype == self.S.dtype:
+            return v, 1.0
+        length = norm(v)
+        return (v / length).to(self.S.dtype), length
+
     def _coefficients(
-        self, v: Tensor, self_scaled: bool, part: FreePart | None
+        self, v: Tensor, Sv: Tensor, self_scaled: bool, part: FreePart | None
     ) -> tuple[Tensor, Tensor, float]:
         """q, t and gamma with B v = gamma q + S^T t."""
         R = torch.from_numpy(self.R if part is None else part.R)
         e, gamma = self._initial_scales(self_scaled, part)
-        u = _solve(R.t(), dots(self.S, v), upper=True)
+        u = _solve(R.t(), Sv, upper=True)
         q = _of_free(part, add_combination(v, self.Y, u, sign=-1.0))
         rest = torch.from_numpy(e).mul_(u).sub_(dots(self.Y, q), alpha=gamma)
         return q, _solve(R, rest, upper=False), gamma

@@ -206,7 +206,8 @@ class LazyStep(ProposingMethod[LazyState]):
         if pairs is not None and len(pairs) >= full:
             pairs = pairs.rounded()
         if last is not None:
-            pairs = self._with(last, pairs, state, most)
+            v = point.descent if isinstance(point, BoundedPoint) else point.grad
+            pairs = self._with(last, pairs, state, most, v)
             known = None if known is None else known.plus_newest(pairs)
         if pairs is None:
             return _gradient(point, "curvature")
@@ -251,15 +252,17 @@ class LazyStep(ProposingMethod[LazyState]):
             used = used._replace(expected=0.0)
         return LazyState.after(point, used, state.cuts + 1 if deep else 0)
 
-    def _with(self, last: Pair, pairs: Pairs | None, state: LazyState, most: int) -> Pairs:
-        """The pairs and that of the last step."""
+    def _with(
+        self, last: Pair, pairs: Pairs | None, state: LazyState, most: int, v: Tensor
+    ) -> Pairs:
+        """The pairs and that of the last step, for B v."""
         if pairs is None:
             return Pairs.first(last)
         tau = 1.0
         if self.self_scaled and state.expected > 0:
             largest = math.inf if state.cuts >= DEEP_CUTS else 1.0
             tau = min(last.curvature / state.expected, largest)
-        return pairs.plus(last, tau if 0 < tau < math.inf else 1.0, most)
+        return pairs.plus(last, tau if 0 < tau < math.inf else 1.0, most, v)
 
     def _excess(self, last: Pair | None, state: LazyState) -> float:
         """`LazyState.excess` with the last step in it, whose curvature was expected."""
