@@ -24,6 +24,13 @@ METHODS = {
     "Adam for a third of the calls, then torch's L-BFGS": "adam-lbfgs",
     "**plane**": "plane",
     "**CGMR**": "cgmr",
+    "Adam, the best of five step sizes on each problem": "adam",
+    "Adam, its grid charged": "adam +grid",
+    "SciPy's Newton-CG": "scipy-newton-cg",
+    "SciPy's trust-ncg": "scipy-trust-ncg",
+    "SciPy's trust-krylov": "scipy-trust-krylov",
+    "pytorch-minimize's Newton-CG": "torchmin-newton-cg",
+    "pytorch-minimize's trust-ncg": "torchmin-trust-ncg",
 }
 OTHERS = {
     "torch's L-BFGS": "torch-lbfgs",
