@@ -583,6 +583,17 @@ class TestScipy:
         assert ours.x == pytest.approx(theirs.x, abs=1e-5)
         assert ours.fun <= theirs.fun + 1e-10
 
+    def test_bounds_that_scipy_has_used_bring_no_warning(self):
+        bounds = Bounds(0, np.inf)
+        scipy.optimize.minimize(scipy.optimize.rosen, [0.1, 0.0], bounds=bounds, method="L-BFGS-B")
+        read_only = np.zeros(2)
+        read_only.flags.writeable = False
+        for box in (bounds, (read_only, None)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                result = firstish.minimize(rosenbrock, torch.tensor([0.1, 0.0]), bounds=box)
+            assert result.success
+
     def test_f_is_never_evaluated_outside_without_a_gradient(self):
         def f(x):
             assert (x >= 0).all()

@@ -568,7 +568,7 @@ def test_all_points_on_request():
     ],
 )
 def test_constraints_are_refused_with_a_remedy(constraints):
-    with pytest.raises(ValueError, match=r"without constraints.* method='trust-constr'"):
+    with pytest.raises(ValueError, match=r"other constraints.* method='trust-constr'"):
         run(**EXACT, constraints=constraints)
 
 

@@ -227,6 +227,8 @@ class Structure:
     def _expanded(self, leaf: int, value: Any, place: str) -> Tensor:
         shape = self.layout.shapes[leaf]
         try:
+            if isinstance(value, np.ndarray) and not value.flags.writeable:
+                value = value.copy()  # torch would warn
             given = torch.as_tensor(value, dtype=self.layout.dtype, device=self.layout.device)
             return given.detach().expand(shape)
         except (TypeError, ValueError, RuntimeError) as error:

@@ -202,7 +202,7 @@ def _check_unconstrained(constraints: Any) -> None:
     if not empty:
         raise ValueError(
             "`minimize(method=firstish.scipy_method, constraints=...)` is not supported: the "
-            "methods are for problems without constraints. Add a penalty to fun, or use "
+            "methods are for bounds, not for other constraints. Add a penalty to fun, or use "
             "method='trust-constr'."
         )
 
