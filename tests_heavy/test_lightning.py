@@ -274,6 +274,7 @@ def test_a_whole_batch_over_several_micro_batches_is_one_closure(tmp_path, data)
         torch.testing.assert_close(mine, theirs, rtol=2e-2, atol=2e-3)
 
 
+@pytest.mark.filterwarnings("ignore:.*minimises the loss of this process alone:UserWarning")
 def test_ddp_is_refused(tmp_path, data):
     """Two processes: each would take its own step."""
     module = Automatic(net())
