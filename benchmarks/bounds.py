@@ -2,7 +2,7 @@
 
     .venv/bin/python benchmarks/bounds.py [--budget 4000] [--only NAME] [--minima]
 
-A case is a problem and a start; problems that are not convex have five starts. Two tables, each
+A case is a problem and a start; problems that are not convex have twenty starts. Two tables, each
 for the cases held out and the others, say what a solver takes until a case is solved:
 
     value        f <= f_ref + tau (f0 - f_ref), f_ref the lowest value that any solver came to from

@@ -1,7 +1,7 @@
 """Problems with bounds: classical functions, quadratics with many active bounds, learning.
 
-`fits.py` and `larger.py` add to them. A problem that is not convex has five starts, for one start
-says little where there are several minima: the usual one, and four drawn around it or as it was.
+`fits.py` and `larger.py` add to them. A problem that is not convex has twenty starts, for one start
+says little where there are several minima: the usual one, and others drawn around it or as it was.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Problem:
 
 PROBLEMS: dict[str, Callable[[int], Problem]] = {}  # from the number of a start
 STARTS: dict[str, int] = {}  # how many each has
-SEVERAL = 5
+SEVERAL = 20
 
 
 def problem(

@@ -7,9 +7,18 @@ does the same for a vector in Hessian-vector products.
 from __future__ import annotations
 
 import math
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, float64
+
+Array = NDArray[np.float64]
+Vector: TypeAlias = Any
+"""A tensor, or an array of float64 where vectors are short: `is_short`."""
+
+SHORT = 256  # entries
 
 _SMALL, _LARGE = 1e-280, 1e280  # squared norms in this range need no scaling
 
@@ -32,19 +41,31 @@ def _shifted(v: Tensor, e: int) -> Tensor:
     return v.to(_wide(v)).mul(math.ldexp(1.0, half)).mul(math.ldexp(1.0, -e - half))
 
 
-def dot(a: Tensor, b: Tensor) -> float:
+def is_short(x: Tensor) -> bool:
+    """True if NumPy is quicker for vectors like x: short ones in float64 on the CPU.
+
+    There an operation takes the time of its call, and that of torch one or two microseconds.
+    """
+    return x.numel() <= SHORT and x.dtype is float64 and x.is_cpu and type(x) is Tensor
+
+
+def dot(a: Vector, b: Vector) -> float:
     """<a, b> in float64."""
+    if type(a) is np.ndarray:
+        return float(a.dot(b))
     if a.dtype is float64 and b.dtype is float64:
-        return a.dot(b).item()
+        inner: float = a.dot(b).item()
+        return inner
     wide = _wide(a)
     return torch.dot(a.to(wide), b.to(wide)).item()
 
 
-def norm(v: Tensor) -> float:
+def norm(v: Vector) -> float:
     """|v| in float64, without overflow or underflow; inf or nan if an entry is."""
     square = dot(v, v)
     if _SMALL < square < _LARGE:
         return math.sqrt(square)
+    v = as_tensor(v)
     e = _exponent(v)
     if e == 0:
         return math.sqrt(square) if square >= 0 else square  # nan stays nan
@@ -52,7 +73,7 @@ def norm(v: Tensor) -> float:
     return _ldexp(math.sqrt(dot(v, v)), e)
 
 
-def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float, float]:
+def norm_and_cosine(v: Vector, along: Vector, along_norm: float) -> tuple[float, float]:
     """|v| and the cosine of the angle between v and `along`, clipped to [-1, 1]."""
     square, inner = dot(v, v), dot(v, along)
     if _SMALL < square < _LARGE and _SMALL < along_norm * along_norm < _LARGE:
@@ -61,10 +82,33 @@ def norm_and_cosine(v: Tensor, along: Tensor, along_norm: float) -> tuple[float,
     v_norm = norm(v)
     if v_norm == 0 or along_norm == 0 or not math.isfinite(v_norm):
         return v_norm, 0.0
+    v, along = as_tensor(v), as_tensor(along)
     e, e_along = _exponent(v), _exponent(along)
     inner = dot(_shifted(v, e), _shifted(along, e_along))
     cosine = inner / (_ldexp(v_norm, -e) * _ldexp(along_norm, -e_along))
     return v_norm, max(-1.0, min(1.0, cosine))
+
+
+def library(v: Vector) -> Any:
+    """NumPy for an array, else torch: for functions that both have."""
+    return np if type(v) is np.ndarray else torch
+
+
+def clip(v: Vector, low: Vector, high: Vector) -> Vector:
+    """v, in every entry at least low and at most high."""
+    if type(v) is np.ndarray:
+        return np.minimum(np.maximum(v, low), high)
+    return v.clamp(low, high)
+
+
+def same(a: Vector, b: Vector) -> bool:
+    """True if all entries are equal."""
+    return bool((a == b).all()) if type(a) is np.ndarray else torch.equal(a, b)
+
+
+def as_tensor(v: Vector) -> Tensor:
+    """v as a tensor that shares its memory."""
+    return torch.from_numpy(v) if type(v) is np.ndarray else v
 
 
 def in_range(v: Tensor, v_norm: float) -> tuple[Tensor, float, float]:

@@ -16,9 +16,16 @@ import firstish
 from firstish import FunctionObjective, LazyStep, PlaneStep, ScaledGradient
 from firstish.bounds.bounded import BoundedObjective
 from firstish.bounds.box import Box
-from firstish.methods import between_bounds
-from firstish.methods.between_bounds import FreeProducts
-from firstish.methods.curvature_pairs import LARGE, LEAST, POSITIVE, FreePart, Pairs, pair
+from firstish.methods.quasi_newton import between_bounds
+from firstish.methods.quasi_newton.between_bounds import FreeProducts
+from firstish.methods.quasi_newton.curvature_pairs import (
+    LARGE,
+    LEAST,
+    POSITIVE,
+    FreePart,
+    Pairs,
+    pair,
+)
 from firstish.objectives.linear.families import LeastSquares
 
 METHODS = ["lazy", "plane", "CGMR", "MR", "GM", "DY"]

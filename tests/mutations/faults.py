@@ -545,15 +545,15 @@ FAULTS = [
     # compact.py, rows.py and lazy_step.py
     Fault(
         "pairs-weighted-by-their-own-tau",
-        "methods/curvature_pairs.py",
-        "e.append(w * cosine / stretch)",
-        "e.append(w / tau * cosine / stretch)",
+        "methods/quasi_newton/curvature_pairs.py",
+        "np.array((1.0, *self.taus[:0:-1]))",
+        "np.array(self.taus[::-1])",
         "a pair is rescaled by its own tau instead of those after it",
         LAZY + "test_b_is_that_of_the_dense_update",
     ),
     Fault(
         "pairs-dropped-without-a-trace",
-        "methods/curvature_pairs.py",
+        "methods/quasi_newton/curvature_pairs.py",
         "(1.0, *self.taus[drop + 1 :])",
         "self.taus[drop:]",
         "the oldest pair kept still rescales what was dropped",
@@ -561,7 +561,7 @@ FAULTS = [
     ),
     Fault(
         "rows-overwritten",
-        "methods/row_buffer.py",
+        "methods/quasi_newton/row_buffer.py",
         "return longer if n == 0 or math.isnan(longer[m, 0].item()) else None",
         "return longer",
         "a second step from one state overwrites the pairs of the first",
@@ -569,7 +569,7 @@ FAULTS = [
     ),
     Fault(
         "rows-not-aligned",
-        "methods/row_buffer.py",
+        "methods/quasi_newton/row_buffer.py",
         "return max(1, -(-rows.shape[-1] // entries)) * entries",
         "return rows.shape[-1]",
         "a resumed run may sum in another order",
@@ -577,9 +577,9 @@ FAULTS = [
     ),
     Fault(
         "pairs-initial-scale",
-        "methods/curvature_pairs.py",
-        "k = 0 if self_scaled else -1",
-        "k = -1",
+        "methods/quasi_newton/curvature_pairs.py",
+        "used.nonzero()[0][0 if self_scaled else -1]",
+        "used.nonzero()[0][-1]",
         "the newest pair sets the initial matrix of self-scaled BFGS",
         LAZY + "test_b_is_that_of_the_dense_update",
     ),
@@ -594,8 +594,8 @@ FAULTS = [
     Fault(
         "pairs-without-curvature-kept",
         "methods/lazy_step.py",
-        "point.full_grad - state.grad, POSITIVE)",
-        "point.full_grad - state.grad, -2.0)",
+        "last = pair(s, y, POSITIVE)",
+        "last = pair(s, y, -2.0)",
         "a pair of negative curvature enters the memory",
         LAZY + "test_negative_curvature_is_measured_and_tracked_forward",
     ),
@@ -666,7 +666,7 @@ FAULTS = [
     ),
     Fault(
         "lazy-memory-unbounded",
-        "methods/curvature_pairs.py",
+        "methods/quasi_newton/curvature_pairs.py",
         "kept = self.newest(memory - 1)",
         "kept = self",
         "more pairs kept than asked for",
@@ -1229,15 +1229,32 @@ FAULTS = [
     ),
     Fault(
         "block-of-the-inverse",
-        "methods/between_bounds.py",
+        "methods/quasi_newton/between_bounds.py",
         "return cls(free, table)._changed(free, (free - most).nonzero()[:, 0], pairs)",
         "return cls(free, np.vstack([np.ones(m), pairs.R[-m:, -m:]]))",
         "a block of the inverse Hessian instead of the inverse of the block",
         BOX + "test_the_pairs_over_the_free_variables_are_those_of_the_block",
     ),
     Fault(
+        "block-of-the-matrix",
+        "methods/quasi_newton/inverse_hessian.py",
+        "        found -= _product(rows.T, weights)\n",
+        "",
+        "a block of the inverse Hessian instead of the inverse of the block, for few variables",
+        "tests/methods/test_inverse_hessian.py::"
+        "test_over_the_free_variables_it_is_the_inverse_of_their_block",
+    ),
+    Fault(
+        "matrix-not-rescaled",
+        "methods/quasi_newton/inverse_hessian.py",
+        "B = self.B / tau - (change + change.T)",
+        "B = self.B - (change + change.T)",
+        "older pairs keep their size where the last step showed another one",
+        "tests/methods/test_inverse_hessian.py::test_it_is_the_matrix_of_the_compact_form",
+    ),
+    Fault(
         "pairs-of-held-variables",
-        "methods/curvature_pairs.py",
+        "methods/quasi_newton/curvature_pairs.py",
         "(cosines > max(SHOWN, noise)) & (shares >= SHARE)",
         "cosines > max(SHOWN, noise)",
         "steps of held variables count as curvature of the free ones",
@@ -1245,7 +1262,7 @@ FAULTS = [
     ),
     Fault(
         "old-pairs-of-held-variables",
-        "methods/curvature_pairs.py",
+        "methods/quasi_newton/curvature_pairs.py",
         "        used[:-LEAST] &= shares[:-LEAST] >= 1 - max(ALONE, noise)\n",
         "",
         "old steps that moved held variables too count as curvature of the free ones",
@@ -1253,7 +1270,7 @@ FAULTS = [
     ),
     Fault(
         "products-of-variables-just-held",
-        "methods/between_bounds.py",
+        "methods/quasi_newton/between_bounds.py",
         "        if not len(columns):\n",
         "        if True:\n",
         "B counts on variables that are held since the last step",

@@ -116,7 +116,9 @@ WALK = [
     "line_search",
     "result",
 ]
-LAZY = {"methods/lazy_step", "methods/curvature_pairs", "methods/row_buffer"}
+LAZY = {"methods/lazy_step", "methods/quasi_newton/curvature_pairs"}
+ROWS = {"methods/quasi_newton/row_buffer"}  # of many variables
+MATRIX = {"methods/quasi_newton/inverse_hessian"}  # of few
 LEAVES = ["linalg", "_validate", "objectives/flatten", "objectives/global_state"]
 
 
@@ -165,13 +167,16 @@ def test_minimize_walks_through_twelve_files_and_four_leaves():
     assert max(depths) <= 5
 
 
-def test_the_default_method_walks_through_its_own_files_instead():
-    files, _, _ = walk()
-    assert files - {*WALK, *LEAVES} == LAZY
+@pytest.mark.parametrize(("method", "more"), [(None, MATRIX), (firstish.LazyStep(memory=10), ROWS)])
+def test_the_default_method_walks_through_its_own_files_instead(method, more):
+    files, _, _ = walk(method=method)
+    assert files - {*WALK, *LEAVES} == LAZY | more
     assert not files & {"methods/scaled_gradient"}
 
 
 def test_the_walk_in_contributing_names_these_files():
     text = (SOURCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
     walk = text[text.index("### Three walks") : text.index("*`ScaledGD.step")]
-    assert not [name for name in (*WALK, *LEAVES, *LAZY) if f"{name}.py" not in walk]
+    assert not [
+        name for name in (*WALK, *LEAVES, *LAZY, *ROWS, *MATRIX) if f"{name}.py" not in walk
+    ]

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from firstish.bounds.box import Box
-from firstish.linalg import norm
+from firstish.bounds.room import Room
+from firstish.linalg import as_tensor
 from firstish.objectives.base import Objective, Order, Point, PointView, Product
 from firstish.scaling import Angle
 
@@ -49,8 +49,7 @@ class BoundedPoint(PointView):
     """
 
     box: Box
-    room: tuple[Tensor, Tensor]  # the least and the greatest step inside, once `grad` is known
-    descent: Tensor  # then minus the gradient, 0 for held variables
+    room: Room  # for steps, once `grad` is known
     _optimality: float | None = None
 
     def __init__(self, inner: Point, box: Box, displacement: Tensor | None = None) -> None:
@@ -72,23 +71,12 @@ class BoundedPoint(PointView):
 
     def _free_gradient(self, g: Tensor) -> Tensor:
         """The gradient of the free variables; finds which these are."""
-        self.room = self.box.room(self.x)
-        self.descent, self.active = g.neg(), 0
-        step = self.descent.clamp(*self.room)
-        uncut = torch.equal(step, self.descent)
-        if uncut and self.box.fixed is None:
+        self.room = room = Room.at(self.x, g, self.box)
+        self.active, self._optimality = room.active, room.optimality
+        if room.free is None:
             return g
-        held = self.box.held(step, g)
-        self.active = int(held.sum())
-        free = g
-        if self.active:
-            self.free = ~held
-            free = g.masked_fill(held, 0.0)
-            self.descent = free.neg()
-            uncut = torch.equal(step, self.descent)
-        if not uncut:  # else it is the norm of this gradient
-            self._optimality = norm(self.box.projected_gradient(step, g))
-        return free
+        self.free = as_tensor(room.free)
+        return as_tensor(room.g)
 
     @property
     def optimality(self) -> float:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from firstish.linalg import Vector, as_tensor, clip, is_short, library, same
 
 CLOSE = 4  # units in the last place: a step to a bound may miss it by one
 
@@ -27,14 +30,23 @@ class Box:
 
     lower: Tensor
     upper: Tensor
-    fixed: Tensor | None = field(init=False, repr=False)  # where both are equal, if they are at all
-    _inner: tuple[Tensor, Tensor] = field(init=False, repr=False)  # a few ulps inside of them
+    is_short: bool = field(init=False, repr=False)  # then arrays are quicker than tensors
+    fixed: Vector | None = field(init=False, repr=False)  # where both are equal, if they are at all
+    _ends: tuple[Vector, Vector] = field(init=False, repr=False)  # both, as arrays if short
+    _inner: tuple[Vector, Vector] = field(init=False, repr=False)  # a few ulps inside of them
 
     def __post_init__(self) -> None:
+        short = is_short(self.lower)
         inner = self.lower + self._ulps(self.lower), self.upper - self._ulps(self.upper)
-        object.__setattr__(self, "_inner", inner)
-        fixed = self.lower == self.upper
-        object.__setattr__(self, "fixed", fixed if bool(fixed.any()) else None)
+        equal = self.lower == self.upper
+        vectors = [v.numpy() if short else v for v in (self.lower, self.upper, *inner, equal)]
+        for name, value in (
+            ("is_short", short),
+            ("fixed", vectors[4] if bool(equal.any()) else None),
+            ("_ends", (vectors[0], vectors[1])),
+            ("_inner", (vectors[2], vectors[3])),
+        ):
+            object.__setattr__(self, name, value)
 
     def project(self, x: Tensor) -> Tensor:
         """The point of the box nearest to x; its entries at a bound equal the bound to the bit."""
@@ -46,11 +58,13 @@ class Box:
         x + (bound - x) need not be the bound in floating point. A variable left an ulp inside would
         neither be held nor have a gradient of 0. The tensor x itself if no entry has to move.
         """
-        low, high = self._inner
-        if torch.equal(torch.clamp(x, low, high), x):
+        (low, high), (lower, upper) = self._inner, self._ends
+        v: Vector = x.numpy() if self.is_short else x
+        if same(clip(v, low, high), v):
             return x
-        found = torch.where(x <= low, self.lower, torch.where(x >= high, self.upper, x))
-        return x if torch.equal(found, x) else found
+        where = library(v).where
+        found = where(v <= low, lower, where(v >= high, upper, v))
+        return x if same(found, v) else as_tensor(found)
 
     def cuts(self, straight: Tensor, x: Tensor) -> bool:
         """True if x, which `rounded` made of `straight`, differs by more than rounding."""
@@ -65,11 +79,12 @@ class Box:
         """True if x is inside or on the boundary."""
         return torch.equal(self.project(x), x)
 
-    def room(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def room(self, x: Vector) -> tuple[Vector, Vector]:
         """The least and the greatest step from x that stays inside, in every entry."""
-        return self.lower - x, self.upper - x
+        lower, upper = self._ends if type(x) is np.ndarray else (self.lower, self.upper)
+        return lower - x, upper - x
 
-    def held(self, step: Tensor, g: Tensor) -> Tensor:
+    def held(self, step: Vector, g: Vector) -> Vector:
         """The entries at a bound out of which -g leads, and those whose bounds are equal.
 
         At a point that satisfies the first-order conditions all other entries of g are 0.
@@ -78,21 +93,21 @@ class Box:
             step: the projected one, P(x - g) - x.
             g: the gradient.
         """
-        held = torch.logical_and(step == 0, g)
-        return held if self.fixed is None else held | self.fixed
+        held = (step == 0) & (g != 0)
+        return held if self.fixed is None else held | library(held).asarray(self.fixed)
 
     @staticmethod
-    def projected_gradient(step: Tensor, g: Tensor) -> Tensor:
+    def projected_gradient(step: Vector, g: Vector) -> Vector:
         """min(|g_i|, d_i max(1, |g_i|)), with d_i the length of the projected step P(x - g) - x.
 
         It is 0 where the first-order conditions hold, and |g_i| where no bound cuts the step. Where
         one does, d_i is the distance to it, and d_i alone would be small for every x in small
         units. |g_i| d_i is the decrease of f on the way to the bound, to first order.
         """
-        size = g.abs()
+        size = abs(g)
         # Finite, because 0 times the infinite slope of a root at its bound is 0 here.
-        weight = size.clamp(1.0, torch.finfo(g.dtype).max)
-        return torch.minimum(size, step.abs() * weight)
+        weight = size.clip(1.0, library(g).finfo(g.dtype).max)
+        return library(g).minimum(size, abs(step) * weight)
 
     def checksum(self) -> int:
         """A number that differs between boxes."""

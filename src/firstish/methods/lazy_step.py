@@ -12,12 +12,13 @@ from torch import Tensor
 
 from firstish._validate import check_count
 from firstish.bounds.bounded import BoundedPoint
-from firstish.linalg import dot, norm
+from firstish.linalg import Array, Vector, as_tensor, dot, is_short, norm
 from firstish.line_search import Armijo, SearchState
 from firstish.methods.base import Step
-from firstish.methods.between_bounds import FreeProducts, direction
-from firstish.methods.curvature_pairs import LEAST, POSITIVE, Array, Pair, Pairs, pair
-from firstish.methods.row_buffer import aligned
+from firstish.methods.quasi_newton.between_bounds import FreeProducts, direction
+from firstish.methods.quasi_newton.curvature_pairs import LEAST, POSITIVE, Pair, Pairs, pair
+from firstish.methods.quasi_newton.inverse_hessian import InverseHessian
+from firstish.methods.quasi_newton.row_buffer import aligned
 from firstish.methods.take_step import Proposal, ProposingMethod, check_stateless, resolved_length
 from firstish.objectives.base import Order, Point
 from firstish.scaling import Curvature, curvature_case, require_finite
@@ -34,13 +35,13 @@ class Used(NamedTuple):
 
     Attributes:
         expected: as in `LazyState`.
-        pairs: the pairs; None without.
+        pairs: the pairs, or B itself for few variables; None without.
         known: their products over the free variables, if some are held.
         excess: as in `LazyState`.
     """
 
     expected: float
-    pairs: Pairs | None
+    pairs: Pairs | InverseHessian | None
     known: FreeProducts | None = None
     excess: float = 0.0
 
@@ -63,6 +64,9 @@ class LazyState:
         cuts: how many steps in a row, up to the one from x, were cut deeply.
         free: with bounds, see `FreeProducts`; None if no variable was held.
         free_R: its table, as bytes.
+        B: see `InverseHessian`, as bytes; None unless the variables are few.
+        count: likewise.
+        scale: likewise.
     """
 
     x: Tensor | None = None
@@ -77,6 +81,9 @@ class LazyState:
     excess: float = 0.0
     free: Tensor | None = None
     free_R: Tensor | None = None
+    B: Tensor | None = None
+    count: int = 0
+    scale: float = 0.0
 
     used: ClassVar[Used | None] = None
     """What these tensors were made from; not saved, and made from them where it is missing."""
@@ -87,9 +94,13 @@ class LazyState:
         x, g, (expected, pairs, known, excess) = point.x, point.full_grad, used
         if pairs is None:
             return cls(x, g, expected, cuts=cuts)
-        free, table = (None, None) if known is None else (known.free, _bytes(known.table))
-        R, numbers = _bytes(pairs.R), (pairs.stretches, pairs.taus)
-        state = cls(x, g, expected, pairs.S, pairs.Y, R, *numbers, cuts, excess, free, table)
+        if isinstance(pairs, InverseHessian):
+            B, count, scale = _bytes(pairs.B), pairs.count, pairs.scale
+            state = cls(x, g, expected, cuts=cuts, excess=excess, B=B, count=count, scale=scale)
+        else:
+            free, table = (None, None) if known is None else (known.free, _bytes(known.table))
+            R, numbers = _bytes(pairs.R), (pairs.stretches, pairs.taus)
+            state = cls(x, g, expected, pairs.S, pairs.Y, R, *numbers, cuts, excess, free, table)
         object.__setattr__(state, "used", used)
         return state
 
@@ -101,10 +112,12 @@ class LazyState:
             return None
         return FreeProducts(self.free, _numbers(self.free_R))
 
-    def pairs(self) -> Pairs | None:
-        """The pairs; None if there are none."""
+    def pairs(self) -> Pairs | InverseHessian | None:
+        """The pairs, or B; None if there are none."""
         if self.used is not None:
             return self.used.pairs
+        if self.B is not None:
+            return InverseHessian(_numbers(self.B), self.count, self.scale)
         if self.S is None or self.Y is None or self.R is None:
             return None
         S, Y = aligned(self.S), aligned(self.Y)
@@ -126,9 +139,10 @@ class LazyStep(ProposingMethod[LazyState]):
         p = -c B g,    x <- x + alpha p,    alpha = 1 tried first
 
     B is the inverse Hessian that the pairs (change of x, change of g) show, each update rescaled by
-    what the last one got wrong (formulas: `methods/curvature_pairs.py`). Until the memory is full
-    it is full-matrix BFGS. An iteration with a unit step costs 2 oracle calls. The row's `pairs` is
-    how many made p, and its `product` says why a Hessian-vector product was made:
+    what the last one got wrong (formulas: `methods/quasi_newton/curvature_pairs.py`). Until the
+    memory is full it is full-matrix BFGS; up to 256 variables, in float64 on the CPU, B is kept as
+    a matrix. An iteration with a unit step costs 2 oracle calls. The row's `pairs` is how many made
+    p, and its `product` says why a Hessian-vector product was made:
 
         start      f is 0 where the run starts, which gives the first step no length
         curvature  the last pair shows no positive curvature
@@ -157,7 +171,8 @@ class LazyStep(ProposingMethod[LazyState]):
 
     Args:
         memory: how many pairs are kept at most, each of two vectors as long as x. "auto": as many
-            as `max_bytes` allow, but at least 10 and at most 2n + 100 for n variables.
+            as `max_bytes` allow, but at least 10 and at most 2n + 100 for n variables; all, where B
+            is kept as a matrix.
         self_scaled: whether older pairs are rescaled. `LazyStep(memory=10, self_scaled=False)` has
             the direction of textbook L-BFGS.
         max_bytes: memory for the pairs' vectors, by default 128 MiB; of vectors spread over
@@ -201,25 +216,32 @@ class LazyStep(ProposingMethod[LazyState]):
         """The direction that the pairs give, with a product where they are not enough."""
         if state.x is None or state.grad is None:
             return _first(point)
-        last = pair(point.x - state.x, point.full_grad - state.grad, POSITIVE)
-        (most, full), pairs, known = self._room(point.x), state.pairs(), state.free_products()
-        if pairs is not None and len(pairs) >= full:
-            pairs = pairs.rounded()
-        if last is not None:
-            v = point.descent if isinstance(point, BoundedPoint) else point.grad
-            pairs = self._with(last, pairs, state, most, v)
-            known = None if known is None else known.plus_newest(pairs)
+        x, g, x_before, g_before = point.x, point.full_grad, state.x, state.grad
+        if state.S is not None or not self._dense(x):
+            return self._after(x - x_before, g - g_before, point, state)
+        with np.errstate(all="ignore"):  # as torch does
+            s, y = x.numpy() - x_before.numpy(), g.numpy() - g_before.numpy()
+            return self._after(s, y, point, state)
+
+    def _after(self, s: Vector, y: Vector, point: Point, state: LazyState) -> Proposal:
+        """The proposal after a step that has changed x by s and g by y, tensors or arrays."""
+        last = pair(s, y, POSITIVE)
+        pairs, known = self._with(last, point, state)
         if pairs is None:
             return _gradient(point, "curvature")
         excess = self._excess(last, state)
         shorter = 1.0 if last is None else math.exp(-max(0.0, excess))
+        g: Vector = point.grad.numpy() if isinstance(pairs, InverseHessian) else point.grad
         if isinstance(point, BoundedPoint):
             p, known = direction(point, pairs, self.self_scaled, shorter, known)
         else:
-            p = pairs.times(point.grad, self.self_scaled).mul_(-shorter)
-        slope, length = dot(point.grad, p), norm(p)
+            scaled = () if isinstance(pairs, InverseHessian) else (self.self_scaled,)
+            p = pairs.times(g, *scaled)
+            p *= -shorter
+        slope, length = dot(g, p), norm(p)
         if not _descends(slope, length, point.grad_norm):
             return _gradient(point, "descent")
+        p = as_tensor(p)
         if last is None:
             proposal = _measured(point, p, slope, length, "curvature", pairs)
         else:
@@ -252,21 +274,42 @@ class LazyStep(ProposingMethod[LazyState]):
             used = used._replace(expected=0.0)
         return LazyState.after(point, used, state.cuts + 1 if deep else 0)
 
+    def _dense(self, x: Tensor) -> bool:
+        """Whether B is kept as a matrix."""
+        fits = 8 * x.numel() ** 2 <= self.max_bytes
+        return fits and self.memory == "auto" and self.self_scaled and is_short(x)
+
     def _with(
-        self, last: Pair, pairs: Pairs | None, state: LazyState, most: int, v: Tensor
-    ) -> Pairs:
-        """The pairs and that of the last step, for B v."""
+        self, last: Pair | None, point: Point, state: LazyState
+    ) -> tuple[Pairs | InverseHessian | None, FreeProducts | None]:
+        """The pairs with that of the last step, and what is known over the free variables."""
+        pairs, known = state.pairs(), state.free_products()
+        if isinstance(pairs, InverseHessian):
+            return pairs if last is None else pairs.plus(last, self._tau(last, state)), None
+        most, full = self._room(point.x)
+        if pairs is not None and len(pairs) >= full:
+            pairs = pairs.rounded()
+        if last is None:
+            return pairs, known
         if pairs is None:
-            return Pairs.first(last)
-        tau = 1.0
-        if self.self_scaled and state.expected > 0:
-            largest = math.inf if state.cuts >= DEEP_CUTS else 1.0
-            tau = min(last.curvature / state.expected, largest)
-        return pairs.plus(last, tau if 0 < tau < math.inf else 1.0, most, v)
+            dense = type(last.step) is np.ndarray
+            return InverseHessian.first(last) if dense else Pairs.first(last), None
+        v = point.room.descent if isinstance(point, BoundedPoint) else point.grad
+        pairs = pairs.plus(last, self._tau(last, state), most, v)
+        return pairs, None if known is None else known.plus_newest(pairs)
+
+    def _tau(self, last: Pair, state: LazyState) -> float:
+        """By what the new pair rescales the others."""
+        if not self.self_scaled or state.expected <= 0:
+            return 1.0
+        largest = math.inf if state.cuts >= DEEP_CUTS else 1.0
+        tau = min(last.curvature / state.expected, largest)
+        return tau if 0 < tau < math.inf else 1.0
 
     def _excess(self, last: Pair | None, state: LazyState) -> float:
         """`LazyState.excess` with the last step in it, whose curvature was expected."""
-        if not self.self_scaled or state.S is None or state.expected <= 0:
+        paired = state.S is not None or state.B is not None
+        if not (self.self_scaled and paired and state.expected > 0):
             return state.excess
         ratio = 0.0 if last is None else last.curvature / state.expected
         least, most = EXCESS
@@ -311,7 +354,7 @@ def _measured(
     slope: float,
     length: float,
     reason: str,
-    pairs: Pairs | None,
+    pairs: Pairs | InverseHessian | None,
     unit: float = 1.0,
 ) -> Proposal:
     """The step along p, scaled by a product; by `unit` where the curvature gives no scale."""
@@ -337,7 +380,7 @@ def _proposal(
     slope: float,
     length: float,
     s: float,
-    pairs: Pairs | None,
+    pairs: Pairs | InverseHessian | None,
     shorter: float = 1.0,
 ) -> Proposal:
     """The step s p, whose slope and length at s = 1 are given; p = -shorter B g."""

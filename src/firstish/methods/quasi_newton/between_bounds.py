@@ -22,8 +22,10 @@ import torch
 from torch import Tensor
 
 from firstish.bounds.bounded import BoundedPoint
-from firstish.linalg import dot, dots, on_cpu
-from firstish.methods.curvature_pairs import LEAST, Array, FreePart, Pairs
+from firstish.bounds.room import Room
+from firstish.linalg import Array, Vector, clip, dot, dots, library, on_cpu, same
+from firstish.methods.quasi_newton.curvature_pairs import LEAST, FreePart, Pairs
+from firstish.methods.quasi_newton.inverse_hessian import InverseHessian
 
 ENOUGH = 0.1  # of the decrease to first order, which a step that bounds have cut must keep
 ROUNDS = 10  # in which further variables are excluded; the line search copes with what is left
@@ -122,48 +124,57 @@ def _affordable(pairs: Pairs) -> int:
 
 def direction(
     point: BoundedPoint,
-    pairs: Pairs,
+    pairs: Pairs | InverseHessian,
     self_scaled: bool,
     shorter: float,
     known: FreeProducts | None = None,
-) -> tuple[Tensor, FreeProducts | None]:
-    """-shorter B g over the free variables, to the bound for those close to one; their products."""
-    g, (low, high) = point.grad, point.room
-    p, free = _to_close_bounds(point, pairs)
-    q, known = _over(free, point.descent, pairs, self_scaled, known)
-    q.mul_(shorter)
+) -> tuple[Vector, FreeProducts | None]:
+    """-shorter B g over the free variables, to the bound for those close to one; their products.
+
+    An array if B is one.
+    """
+    room = point.room if isinstance(pairs, InverseHessian) else point.room.as_tensors()
+    p, free = _to_close_bounds(room, pairs.newest_scale())
+    q, known = _over(free, room.descent, pairs, self_scaled, known)
+    q *= shorter
     for _ in range(ROUNDS):
-        end = q.clamp(low, high)
-        if torch.equal(end, q):
+        end = clip(q, room.low, room.high)
+        if same(end, q):
             break
         cut = end != q
         excluded = cut & (end == 0)
         if not excluded.any():
-            if dot(g, end) <= ENOUGH * dot(g, q):
+            if dot(room.g, end) <= ENOUGH * dot(room.g, q):
                 break
             excluded = cut
-            there = torch.where(cut & (g * end < 0), end, 0.0)
+            there = library(end).where(cut & (room.g * end < 0), end, 0.0)
             p = there if p is None else p + there
         free = ~excluded if free is None else free & ~excluded
-        q, known = _over(free, point.descent, pairs, self_scaled, known)
-        q.mul_(shorter)
+        q, known = _over(free, room.descent, pairs, self_scaled, known)
+        q *= shorter
     return q if p is None else p + q, known
 
 
-def _to_close_bounds(point: BoundedPoint, pairs: Pairs) -> tuple[Tensor | None, Tensor | None]:
+def _to_close_bounds(room: Room, scale: float) -> tuple[Vector | None, Vector | None]:
     """The step to the bound of each variable that is close to one, and the mask of the others."""
-    step, free = point.descent * pairs.newest_scale(), point.free
-    end = step.clamp(*point.room)
-    if torch.equal(end, step):
+    step, free = room.descent * scale, room.free
+    end = clip(step, room.low, room.high)
+    if same(end, step):
         return None, free
     far = end == step
-    return end.masked_fill_(far, 0.0), far if free is None else free & far
+    return library(end).where(far, 0.0, end), far if free is None else free & far
 
 
 def _over(
-    free: Tensor | None, v: Tensor, pairs: Pairs, self_scaled: bool, known: FreeProducts | None
-) -> tuple[Tensor, FreeProducts | None]:
+    free: Vector | None,
+    v: Vector,
+    pairs: Pairs | InverseHessian,
+    self_scaled: bool,
+    known: FreeProducts | None,
+) -> tuple[Vector, FreeProducts | None]:
     """B v over these variables, 0 for the others, and their products."""
+    if isinstance(pairs, InverseHessian):
+        return pairs.times(v if free is None else v * free, free), None
     if free is None:
         return pairs.times(v, self_scaled), None
     known = FreeProducts.over(free.to(pairs.S.dtype), pairs, known)

@@ -36,11 +36,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from firstish.linalg import add_combination, dots, norm, norm_and_cosine, on_cpu
-from firstish.methods.row_buffer import aligned, appended
+from firstish.linalg import Array, Vector, add_combination, dots, norm, norm_and_cosine, on_cpu
+from firstish.methods.quasi_newton.row_buffer import aligned, appended
 
 POSITIVE = 1e-8  # least cosine of the angle between the changes of x and g
 LEAST = 10  # pairs that are kept however long they are
@@ -49,14 +48,12 @@ LARGE = 2**18  # numbers in S, 1 or 2 MB: more than a cache close to a core hold
 ALONE = 1e-2  # 1 less that part: the free variables moved all but alone
 SHOWN = 1e-6  # least part of a pair, <s_F,y_F>/(|s||y|), in the free variables
 
-Array = NDArray[np.float64]
-
 
 class Pair(NamedTuple):
     """s/|s|, y/|y|, the cosine of their angle and |y|/|s|; the cosine is positive."""
 
-    step: Tensor
-    change: Tensor
+    step: Vector
+    change: Vector
     cosine: float
     stretch: float
 
@@ -72,7 +69,7 @@ class Pair(NamedTuple):
         return self.cosine * self.stretch
 
 
-def pair(s: Tensor, y: Tensor, least: float) -> Pair | None:
+def pair(s: Vector, y: Vector, least: float) -> Pair | None:
     """The pair, if its cosine is at least `least`: else it shows no positive curvature.
 
     Writes into s and y.
@@ -84,7 +81,9 @@ def pair(s: Tensor, y: Tensor, least: float) -> Pair | None:
     stretch = y_norm / s_norm
     if not (cosine >= least and 0 < stretch < math.inf):
         return None
-    return Pair(s.div_(s_norm), y.div_(y_norm), cosine, stretch)
+    s /= s_norm
+    y /= y_norm
+    return Pair(s, y, cosine, stretch)
 
 
 class FreePart(NamedTuple):
@@ -232,21 +231,17 @@ class Pairs:
 
     def _initial_scales(self, self_scaled: bool, part: FreePart | None) -> tuple[Array, float]:
         """e: <s,y>/<y,y> of each pair, over the taus of those after it; and gamma."""
-        w, e = 1.0, []
-        cosines = (self.R if part is None else part.R).diagonal().tolist()
-        pairs = zip(cosines, self.stretches, self.taus, strict=True)
-        for cosine, stretch, tau in reversed(list(pairs)):
-            if cosine == math.inf:
-                e.append(0.0)
-            else:
-                e.append(w * cosine / stretch)
-                w /= tau
-        e.reverse()
-        k = 0 if self_scaled else -1
+        taus = np.array((1.0, *self.taus[:0:-1]))  # of the pair after each, the newest first
+        cosines = (self.R if part is None else part.R).diagonal()
+        used = np.isfinite(cosines)
+        taus[1:][~used[:0:-1]] = 1.0
+        w = np.divide.accumulate(taus)[::-1]  # 1/(tau_k+1 ... tau_m)
+        e: Array = w * cosines / np.array(self.stretches)
+        k = int(used.nonzero()[0][0 if self_scaled else -1])
         if part is None:
-            return np.array(e), e[k]
-        k = [i for i, cosine in enumerate(cosines) if cosine < math.inf][k]
-        return np.array(e), e[k] / norm(self.Y[k] * part.free) ** 2
+            return e, float(e[k])
+        e[~used] = 0.0
+        return e, float(e[k]) / norm(self.Y[k] * part.free) ** 2
 
 
 def _of_free(part: FreePart | None, v: Tensor) -> Tensor:

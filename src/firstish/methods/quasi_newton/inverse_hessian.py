@@ -1,0 +1,108 @@
+"""The inverse Hessian B of self-scaled BFGS as a matrix, for few variables.
+
+The update is that of `curvature_pairs.py`, which has the same B in compact form. For n variables a
+matrix takes n^2 numbers and as many multiplications, however many pairs are in it; the compact form
+of m pairs takes 2 m n + m^2. Where vectors are short (`linalg.is_short`) the matrix is quicker.
+
+With the unit vectors s and y of a pair, their cosine c, the stretch k = |y|/|s| and b = B y / c,
+
+    B+ = (B - s h^T - h s^T) / tau,    h = b - (<y,b>/c + tau/(c k)) s / 2
+
+which is (1/tau) V^T B V + s s^T/<s,y> of the pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from firstish.linalg import Array
+from firstish.methods.quasi_newton.curvature_pairs import Pair
+
+CALLS = 64  # variables: up to here the time is that of the calls, of which NumPy's are quicker
+SERIAL = 9000  # numbers in a matrix: soon after it NumPy's BLAS wakes threads of its own
+
+
+@dataclass(frozen=True, slots=True)
+class InverseHessian:
+    """B and how it came to be.
+
+    Args:
+        B: the matrix.
+        count: how many pairs are in it.
+        scale: <s,y>/<y,y> of the newest.
+    """
+
+    B: Array
+    count: int
+    scale: float
+
+    def __len__(self) -> int:
+        return self.count
+
+    @classmethod
+    def first(cls, new: Pair) -> InverseHessian:
+        """B of one pair, from <s,y>/<y,y> I."""
+        scale = new.cosine / new.stretch
+        B = np.zeros((len(new.step), len(new.step)))
+        np.fill_diagonal(B, scale)
+        return cls(B, 0, scale).plus(new, 1.0)
+
+    def plus(self, new: Pair, tau: float) -> InverseHessian:
+        """B with a new pair, what it was before rescaled by 1/tau."""
+        s, y, c = new.step, new.change, new.cosine
+        b = _product(self.B, y) / c
+        h = b - (float(y.dot(b)) / c + tau / (c * new.stretch)) / 2 * s
+        h /= tau
+        if len(s) <= CALLS:
+            change = s[:, None] * h
+            B = self.B / tau - (change + change.T)
+        else:  # without writing the matrices in between
+            left, right = torch.from_numpy(s), torch.from_numpy(h)
+            half = torch.from_numpy(self.B).addr(left, right, beta=1 / tau, alpha=-1)
+            B = half.addr_(right, left, alpha=-1).numpy()
+        return InverseHessian(B, self.count + 1, c / new.stretch)
+
+    def times(self, v: Array, free: NDArray[np.bool_] | None = None) -> Array:
+        """B v; with a mask of the free variables, the product of the inverse of their block.
+
+        Their block of the Hessian has the inverse B_FF - B_FA (B_AA)^-1 B_AF, a Schur complement,
+        with A the others. v is 0 for these, and so is the result; NaN if B_AA is singular.
+        """
+        found = _product(self.B, v)
+        if free is None:
+            return found
+        others = np.flatnonzero(~free)
+        rows = self.B[others]
+        weights = _solved(rows[:, others], found[others])
+        if weights is None:
+            return np.full_like(v, np.nan)
+        found -= _product(rows.T, weights)
+        found[others] = 0.0
+        return found
+
+    def newest_scale(self) -> float:
+        """<s,y>/<y,y> of the newest pair."""
+        return self.scale
+
+
+def _solved(matrix: Array, v: Array) -> Array | None:
+    """The solution of a linear system; None if it is singular."""
+    if matrix.size > SERIAL:
+        found, info = torch.linalg.solve_ex(torch.from_numpy(matrix), torch.from_numpy(v))
+        return None if info.item() else found.numpy()
+    try:
+        solution: Array = np.asarray(np.linalg.solve(matrix, v), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return None
+    return solution
+
+
+def _product(matrix: Array, v: Array) -> Array:
+    if matrix.size <= SERIAL:
+        found: Array = matrix.dot(v)
+        return found
+    return torch.mv(torch.from_numpy(matrix), torch.from_numpy(v)).numpy()
