@@ -170,6 +170,20 @@ def spent(hours: float) -> str:
     return f"{hours:.1f} core-hours" if hours >= 0.1 else f"{60 * hours:.1f} core-minutes"
 
 
+def budgets(summary: Summary) -> str:
+    """What each method and each step size of a grid was allowed to spend."""
+    budget = summary.run["budget"]
+    trials = [t for line in summary.lines if line.tuning for t in line.tuning["trials"]]
+    spent = max((t["oracle_calls"] for t in trials), default=budget)
+    began = "(an iteration that has begun is finished)"
+    if spent > budget / 2:
+        return f"up to {budget:,} oracle calls a method and for each step size of a grid {began}"
+    return (
+        f"up to {budget:,} oracle calls a method {began}, up to {spent:,.0f} for each step size of "
+        "a grid, whose winner went on"
+    )
+
+
 def crossings(summary: Summary) -> list[str]:
     """Where the lead of the paper's method over each other one changed for the last time."""
     lead = "mrcg" if summary.run["problem"] == "imagenette-resnet" else "cgmr"
@@ -216,8 +230,7 @@ def page(folder: Path, out: Path, note: str) -> Summary:
     text = [
         f"# {problem.title}" + (", the whole budget" if title != problem.name else ""),
         "",
-        f"On {rows}, {run['dtype']}, seed {run['seed']}, up to {run['budget']:,} oracle calls a "
-        f"method and for each step size of a grid (an iteration that has begun is finished), "
+        f"On {rows}, {run['dtype']}, seed {run['seed']}, {budgets(summary)}, "
         f"firstish {every(run, 'firstish')}, torch "
         f"{every(run, 'torch')}, threads: {every(run, 'threads')}. "
         + (
