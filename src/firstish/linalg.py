@@ -103,7 +103,12 @@ def clip(v: Vector, low: Vector, high: Vector) -> Vector:
 
 def same(a: Vector, b: Vector) -> bool:
     """True if all entries are equal."""
-    return bool((a == b).all()) if type(a) is np.ndarray else torch.equal(a, b)
+    return not np.count_nonzero(a != b) if type(a) is np.ndarray else torch.equal(a, b)
+
+
+def count(mask: Vector) -> int:
+    """How many entries are true."""
+    return int(np.count_nonzero(mask) if type(mask) is np.ndarray else mask.sum())
 
 
 def as_tensor(v: Vector) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from firstish.advice import diagnosis
 from firstish.bounds.bounded import BoundedObjective
 from firstish.bounds.box import Box
-from firstish.bounds.forms import box_of, by_name
+from firstish.bounds.forms import box_of, by_name, outside
 from firstish.distributed import Group, comparable
 from firstish.interface.display import Display
 from firstish.interface.keywords import arguments_of, unknown_keyword
@@ -228,10 +228,10 @@ def _box(bounds: Any, x0: Any, form: Structure, method: AnyMethod) -> Box | None
     elif isinstance(x0, dict):
         bounds = by_name(bounds, list(x0), "minimize", "x0 has no key")
     box = box_of(bounds, form, "minimize")
-    if box is not None and not box.contains(form.start):
+    if box is not None and not (box.contains(form.start) or form.start.isnan().any()):
         warn(
-            "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds: the run starts from "
-            "the nearest point inside."
+            "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds "
+            f"({outside(box, form.start)}): the run starts from the nearest point inside."
         )
     return box
 

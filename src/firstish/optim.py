@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from firstish.bounds.bounded import BoundedPoint
 from firstish.bounds.box import Box
-from firstish.bounds.forms import box_of, ends_of
+from firstish.bounds.forms import box_of, ends_of, outside
 from firstish.distributed import warn_of_own_loss
 from firstish.interface.keywords import closest, unknown_keyword
 from firstish.interface.warn import warn
@@ -475,7 +475,7 @@ class ScaledGD(Optimizer):
         if not any(bounds is not None for bounds in given):
             return None
         ends = [
-            (None, None) if bounds is None else ends_of(bounds, "ScaledGD")
+            (None, None) if bounds is None else ends_of(bounds, "ScaledGD([{'bounds': ...}])")
             for bounds, group in zip(given, self.param_groups, strict=True)
             for p in group["params"]
             if p.requires_grad
@@ -498,7 +498,10 @@ class ScaledGD(Optimizer):
         x = layout.flatten([p.detach() for p in parameters])
         if not box.contains(x):
             layout.write(box.project(x), parameters)
-            warn("`ScaledGD` got parameters outside of their bounds and moved them to the bounds.")
+            warn(
+                "`ScaledGD` got parameters outside of their bounds and moved them to the bounds "
+                f"(of the vector of all parameters {outside(box, x)})."
+            )
 
     def _skip(self, objective: ClosureObjective, skipped: Skipped) -> Tensor:
         """NaN; the random state goes on as after one evaluation, all else is as before."""

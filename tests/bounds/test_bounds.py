@@ -817,3 +817,46 @@ class TestWhatUsersPass:
             firstish.ScaledGD([x], bounds=(0, None))
         other = {"name": "rates", "initial_lr": 1.0, "param_names": ["x"]}
         firstish.ScaledGD([{"params": [x], **other}])
+
+
+class TestWhatReadersMet:
+    def test_variables_of_very_different_size(self):
+        """A step that is lost in the rounding of the largest variable is not the end."""
+        doses = torch.logspace(-9, -5, 20)
+        for seed in (0, 14, 37, 52, 55, 56, 1000):
+            random = np.random.default_rng(seed)
+            half = 10 ** random.uniform(-8, -6)
+            y = 100 * doses / (doses + half) + torch.from_numpy(random.normal(size=20))
+            result = firstish.minimize(
+                lambda p: ((p[0] * doses / (doses + p[1]) - y) ** 2).sum(),  # noqa: B023
+                [50.0, 1e-6],
+                bounds=[(0, None), (1e-12, 1e-3)],
+            )
+            assert result.value < 50  # the noise has a variance of 1, in 20 doses
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_a_root_whose_slope_is_infinite_at_the_bound(self, method):
+        f = lambda x: x.sqrt().sum() + ((x - 1) ** 2).sum()  # noqa: E731
+        result = firstish.minimize(f, torch.tensor([0.01, 1.0]), bounds=(0, 2), method=method)
+        assert result.success
+        assert result.x[0] == 0
+        # Each variable is at 0 or where 1/(2 sqrt(x)) = 2 (1 - x).
+        assert result.x[1] == 0 or abs(float(result.x[1]) - 0.70151593) < 1e-5
+
+    def test_errors_name_what_was_given(self):
+        f = lambda p: ((p["b"] + 1) ** 2).sum()  # noqa: E731
+        x0 = {"b": torch.tensor([0.5, 0.7])}
+        for bounds, told in (
+            ({"b": ((0, 1), (0, 2))}, r"for pairs `\(\[0, 0\], \[1, 2\]\)`"),
+            ({"b": [(0, 1), (0, 2)]}, r"bounds=\{'b': \.\.\.\}\)` must be a tuple"),
+            ({"b": (0, [1, math.nan])}, "the upper bound of entry 1"),
+        ):
+            with pytest.raises(ValueError, match=told):
+                firstish.minimize(f, x0, bounds=bounds)
+        with pytest.warns(UserWarning, match="entry 1 is 0.7, its bounds are 0 and 0.6"):
+            firstish.minimize(f, x0, bounds={"b": (0, 0.6)})
+        with pytest.raises(firstish.NonFiniteError, match="NaN at the starting point"):
+            firstish.minimize(f, {"b": torch.tensor([math.nan, 3.0])}, bounds=(0, 1))
+        parameter = torch.nn.Parameter(torch.zeros(2))
+        with pytest.raises(ValueError, match="shaped like the parameter"):
+            firstish.ScaledGD([{"params": [parameter], "bounds": [(0, 1), (0, 1)]}])

@@ -95,7 +95,8 @@ class BoundedPoint(PointView):
         product = self.inner.hvp(v)
         if self.free is None:
             return product
-        return product._replace(vector=product.vector * self.free)
+        # Not a product with the mask: second derivatives may be infinite at a bound.
+        return product._replace(vector=product.vector.masked_fill(~self.free, 0.0))
 
     def curvature(self, v: Tensor) -> float:
         """<v, Hv>."""

@@ -37,8 +37,9 @@ def box_of(bounds: Any, form: Form, call: str) -> Box | None:
     """
     pairs = pairs_of(bounds)
     if pairs is None:
-        lower, upper = ends_of(bounds, call)
-        _refuse_ambiguous(bounds, form, call)
+        lower, upper = ends_of(bounds, f"{call}(bounds=...)", _FORMS)
+        if form.is_vector and form.start.numel() == 2:
+            _refuse_ambiguous(bounds, f"{call}(bounds={bounds!r})")
         box = Box(
             form.vector_of(lower, f"{call}(bounds=...) lower", -math.inf),
             form.vector_of(upper, f"{call}(bounds=...) upper", math.inf),
@@ -82,28 +83,43 @@ def _box_of_pairs(pairs: Pairs, x: Tensor, call: str) -> Box:
     return Box(x.new_tensor(lower), x.new_tensor(upper))
 
 
-def ends_of(bounds: Any, call: str) -> tuple[Any, Any]:
-    """The lower and the upper bounds of a tuple of them, or of SciPy's `Bounds`."""
+_FORMS = (
+    "a tuple `(lower, upper)`, SciPy's `Bounds`, a list of pairs, one for each entry of x, or, if "
+    "x0 is a module or a dict, a dict of tuples `(lower, upper)` by name"
+)
+OF_PARAMETER = (
+    "a tuple `(lower, upper)`, each a number, None or shaped like the parameter, or SciPy's "
+    "`Bounds`"
+)
+
+
+def ends_of(bounds: Any, what: str, forms: str = OF_PARAMETER) -> tuple[Any, Any]:
+    """The lower and the upper bounds of a tuple of them, or of SciPy's `Bounds`.
+
+    Args:
+        bounds: what the user gave.
+        what: what errors call it.
+        forms: what may be given there.
+    """
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         return bounds.lb, bounds.ub
     if isinstance(bounds, tuple) and len(bounds) == 2:
         return bounds
-    raise ValueError(
-        f"`{call}(bounds=...)` must be a tuple `(lower, upper)`, SciPy's `Bounds`, a list of "
-        "pairs, one for each entry of x, or, if x0 is a module or a dict, a dict of tuples "
-        f"`(lower, upper)` by name; got {bounds!r}."
-    )
+    raise ValueError(f"`{what}` must be {forms}; got {bounds!r}.")
 
 
-def _refuse_ambiguous(bounds: Any, form: Form, call: str) -> None:
-    """Raise for two pairs in a tuple where x has two entries: (lower, upper), or one for each?"""
-    pairs = isinstance(bounds, tuple) and all(isinstance(b, tuple) and _is_pair(b) for b in bounds)
-    if pairs and form.is_vector and form.start.numel() == 2:
+def _refuse_ambiguous(bounds: Any, what: str, in_list: bool = True) -> None:
+    """Raise for two pairs in a tuple: (lower, upper), or one for each of two entries?
+
+    `in_list` if a list of pairs may be given there.
+    """
+    if isinstance(bounds, tuple) and all(isinstance(b, tuple) and _is_pair(b) for b in bounds):
         a, b = bounds
+        ends = [a[0], b[0]], [a[1], b[1]]
+        pairs = f"a list, `[{a!r}, {b!r}]`" if in_list else f"`{ends!r}`"
         raise ValueError(
-            f"`{call}(bounds={bounds!r})` may mean a pair for each entry of x or (lower, upper). "
-            f"Pass a list for pairs, `[{a!r}, {b!r}]`, or lists for the ends, "
-            f"`({list(a)!r}, {list(b)!r})`."
+            f"`{what}` may mean a pair for each entry or (lower, upper). "
+            f"For (lower, upper) pass lists, `({list(a)!r}, {list(b)!r})`; for pairs {pairs}."
         )
 
 
@@ -116,10 +132,10 @@ def by_name(bounds: Any, names: Sequence[Any], call: str, missing: str) -> Any:
     ({'k': 0, 'w': None}, {'k': 1, 'w': None})
     """
     if isinstance(bounds, dict):
-        ends = {
-            name: ends_of(given, f"{call}(bounds={{{name!r}: ...}})")
-            for name, given in bounds.items()
-        }
+        ends = {}
+        for name, given in bounds.items():
+            ends[name] = ends_of(given, f"{call}(bounds={{{name!r}: ...}})")
+            _refuse_ambiguous(given, f"{call}(bounds={{{name!r}: {given!r}}})", in_list=False)
         bounds = {n: e[0] for n, e in ends.items()}, {n: e[1] for n, e in ends.items()}
     if not (isinstance(bounds, tuple) and any(isinstance(end, dict) for end in bounds)):
         return bounds
@@ -135,9 +151,21 @@ def by_name(bounds: Any, names: Sequence[Any], call: str, missing: str) -> Any:
     return tuple(sides)
 
 
+def outside(box: Box, x: Tensor) -> str:
+    """A few words on the first entry of x that is outside of the box."""
+    i = int((box.project(x) != x).nonzero()[0, 0])
+    low, high = float(box.lower[i]), float(box.upper[i])
+    return f"entry {i} is {float(x[i]):g}, its bounds are {low:g} and {high:g}"
+
+
 def _check(box: Box, call: str) -> None:
-    if box.lower.isnan().any() or box.upper.isnan().any():
-        raise ValueError(f"`{call}(bounds=...)` has a NaN. Pass None where there is no bound.")
+    for side, ends in (("lower", box.lower), ("upper", box.upper)):
+        if ends.isnan().any():
+            i = int(ends.isnan().nonzero()[0, 0])
+            raise ValueError(
+                f"`{call}(bounds=...)` has a NaN, the {side} bound of entry {i} of x. Pass a "
+                "number, or None where there is no bound."
+            )
     wrong = box.lower > box.upper
     if wrong.any():
         i = int(wrong.nonzero()[0, 0])

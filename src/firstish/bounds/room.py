@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from firstish.bounds.box import Box
-from firstish.linalg import Vector, as_tensor, clip, library, norm, same
+from firstish.linalg import Vector, as_tensor, clip, count, library, norm, same
 
 
 class Room(NamedTuple):
@@ -48,7 +48,7 @@ class Room(NamedTuple):
         uncut = same(step, descent)
         if not uncut or box.fixed is not None:
             held = box.held(step, full)
-            active = int(held.sum())
+            active = count(held)
             if active:
                 free = ~held
                 g = library(full).where(held, 0.0, full)

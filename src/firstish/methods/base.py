@@ -21,7 +21,7 @@ class Failure(Enum):
     )
     NON_FINITE = (
         "f was not finite at any trial: check the loss for an overflow, and for a logarithm or "
-        "root of variables that `bounds=` would keep positive"
+        "root of variables that `bounds=(1e-12, None)` would keep positive"
     )
     FIRST_TRIAL = (
         "the first trial step (`lr` of `ScaledGD`, `initial_step` of the line search) is too small "

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from firstish._validate import check_count
 from firstish.bounds.bounded import BoundedPoint
-from firstish.linalg import Array, Vector, as_tensor, dot, is_short, norm
+from firstish.linalg import Array, Vector, as_tensor, dot, is_short, library, norm
 from firstish.line_search import Armijo, SearchState
 from firstish.methods.base import Step
 from firstish.methods.quasi_newton.between_bounds import FreeProducts, direction
@@ -226,6 +226,8 @@ class LazyStep(ProposingMethod[LazyState]):
     def _after(self, s: Vector, y: Vector, point: Point, state: LazyState) -> Proposal:
         """The proposal after a step that has changed x by s and g by y, tensors or arrays."""
         last = pair(s, y, POSITIVE)
+        if last is None and isinstance(point, BoundedPoint):
+            last = pair(*_finite(s, y), POSITIVE)
         pairs, known = self._with(last, point, state)
         if pairs is None:
             return _gradient(point, "curvature")
@@ -246,7 +248,7 @@ class LazyStep(ProposingMethod[LazyState]):
             proposal = _measured(point, p, slope, length, "curvature", pairs)
         else:
             proposal = _proposal(point, p, slope, length, 1.0, pairs, shorter)
-        proposal.state_after = proposal.state_after._replace(known=known, excess=excess)
+        proposal.state_after = Used(proposal.state_after.expected, pairs, known, excess)
         return proposal
 
     def propose_again(self, point: Point, proposal: Proposal) -> Proposal | None:
@@ -324,6 +326,16 @@ class LazyStep(ProposingMethod[LazyState]):
         else:
             most = self.memory
         return most, fit if double and most > fit else math.inf
+
+
+def _finite(s: Vector, y: Vector) -> tuple[Vector, Vector]:
+    """A pair without the variables whose gradient is infinite, as that of a root at its bound.
+
+    They are held there.
+    """
+    xp = library(y)
+    finite = xp.isfinite(y)
+    return xp.where(finite, s, 0.0), xp.where(finite, y, 0.0)
 
 
 def _descends(slope: float, length: float, g_norm: float) -> bool:

@@ -152,7 +152,8 @@ class ProposingMethod(ABC, Generic[State]):
         proposal = self.propose(point, state)
         before = self.search_state(state)
         new, step, search = take_step(point, proposal, self.line_search, before, self.order)
-        if step.failure not in (None, Failure.ROUNDING):
+        failure = step.failure
+        if failure is not None and (failure is not Failure.ROUNDING or _may_fall(point)):
             other = self.propose_again(point, proposal)
             if other is not None:
                 proposal, spent = other, step.trials or 0
@@ -274,6 +275,16 @@ def _failure(
     if -phi.slope * first <= phi.noise or length * first <= noise_in_x:
         return Failure.FIRST_TRIAL
     return search_failure(found)
+
+
+def _may_fall(point: Point) -> bool:
+    """True if f would change by far more than rounding if each variable did by 1e-8 of itself.
+
+    To first order. A direction may then be lost in rounding because it is a wrong one, as where
+    variables differ by many orders of magnitude.
+    """
+    change = math.sqrt(point.eps) * dot(point.grad.abs(), point.x.abs())
+    return change > TELLING * NOISE_ULPS * point.eps * abs(point.value)
 
 
 def search_failure(found: Found[PointTrial]) -> Failure:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from firstish.bounds.forms import box_of
+from firstish.bounds.forms import box_of, outside
 from firstish.interface.extras import install
 from firstish.methods.base import AnyMethod
 from firstish.methods.registry import method_of
@@ -190,8 +190,8 @@ def _between(bounds: Any, x: torch.Tensor) -> tuple[torch.Tensor, tuple[Any, Any
     if not box.contains(x):
         # Level 4: this function, scipy_method, SciPy's minimize, its caller.
         warnings.warn(
-            "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds: the run starts from "
-            "the nearest point inside.",
+            "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds "
+            f"({outside(box, x)}): the run starts from the nearest point inside.",
             stacklevel=4,
         )
     return box.project(x), (box.lower, box.upper)

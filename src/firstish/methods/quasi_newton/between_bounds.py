@@ -23,7 +23,7 @@ from torch import Tensor
 
 from firstish.bounds.bounded import BoundedPoint
 from firstish.bounds.room import Room
-from firstish.linalg import Array, Vector, clip, dot, dots, library, on_cpu, same
+from firstish.linalg import Array, Vector, clip, count, dot, dots, library, on_cpu, same
 from firstish.methods.quasi_newton.curvature_pairs import LEAST, FreePart, Pairs
 from firstish.methods.quasi_newton.inverse_hessian import InverseHessian
 
@@ -143,7 +143,7 @@ def direction(
             break
         cut = end != q
         excluded = cut & (end == 0)
-        if not excluded.any():
+        if not count(excluded):
             if dot(room.g, end) <= ENOUGH * dot(room.g, q):
                 break
             excluded = cut
