@@ -15,9 +15,10 @@ import shutil
 from pathlib import Path
 
 from budgets import crossing, cut
-from claims import Verdict, judge
+from claims import PAPERS, Verdict, judge
 from results_index import WHOLE, index, is_whole, read, write
 
+from firstish.experiments.methods import parse_choice
 from firstish.experiments.report.command import words
 from firstish.experiments.report.figures import draw_all
 from firstish.experiments.report.summary import GAPS, Line, Reached, Summary, summarise
@@ -170,6 +171,29 @@ def spent(hours: float) -> str:
     return f"{hours:.1f} core-hours" if hours >= 0.1 else f"{60 * hours:.1f} core-minutes"
 
 
+def missing(summary: Summary) -> list[str]:
+    """The labels of methods that are still to come: of the run, or of the paper's at its budget."""
+    run, ended = summary.run, {line.key for line in summary.lines}
+    wanted = list(run["methods"])
+    if run["problem"] in WHOLE and is_whole(run):
+        wanted += [key for key in PAPERS if key not in wanted]
+    return [parse_choice(key).label for key in wanted if key not in ended]
+
+
+def published(problem: str) -> list[str]:
+    """How the page is made of records that have been published."""
+    return [
+        "",
+        "Each method was run in a folder of its own: a grid with `--budget 10000`, its winner on "
+        "with `--resume` and the whole budget. From the rows that were kept:",
+        "",
+        "```sh",
+        f"python benchmarks/records.py unpack benchmarks/records/{problem} runs/{problem}-whole",
+        f"python benchmarks/results.py runs/{problem}-whole --out results",
+        "```",
+    ]
+
+
 def budgets(summary: Summary) -> str:
     """What each method and each step size of a grid was allowed to spend."""
     budget = summary.run["budget"]
@@ -225,7 +249,7 @@ def page(folder: Path, out: Path, note: str) -> Summary:
         name, caption = f"{title}-{path.name}", CAPTIONS.get(path.stem, path.stem)
         shutil.copy(path, figures / name)
         shown += [f"![{caption}](figures/{name})", "", f"*{caption}.*", ""]
-    waiting = [m for m in run["methods"] if m not in {line.key for line in summary.lines}]
+    waiting = missing(summary)
     rows = "all rows" if run["subset"] is None else f"the first {run['subset']:,} rows"
     text = [
         f"# {problem.title}" + (", the whole budget" if title != problem.name else ""),
@@ -247,6 +271,7 @@ def page(folder: Path, out: Path, note: str) -> Summary:
         command(run),
         f"python benchmarks/results.py runs/{problem.name} --out results",
         "```",
+        *(published(problem.name) if title != problem.name else []),
         "",
         f"All methods and grids together took {spent(hours(summary))}.",
         "",
