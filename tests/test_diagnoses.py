@@ -1,6 +1,7 @@
 """What a run or a step that failed says of the reason: it must be the true one."""
 
 import warnings
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -8,7 +9,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 import firstish
-from firstish import Armijo, ScaledGD, ScaledGradient
+from firstish import Armijo, ScaledGD, ScaledGradient, Step
+from firstish.baselines.fixed_step import NoState
 from firstish.line_search import LineFunction
 from firstish.methods import Failure
 from firstish.result import Status
@@ -196,7 +198,7 @@ def test_a_loss_that_is_not_finite_after_the_first_step_names_the_batch():
 
 def test_a_run_that_leaves_the_domain_is_advised_to_use_bounds():
     result = firstish.minimize(lambda x: torch.sqrt(x).sum() + x.sum(), torch.ones(3))
-    assert "`bounds=`" in result.message
+    assert "`bounds=(1e-12, None)`" in result.message
 
 
 def test_a_loss_that_no_longer_changes_does_not_ask_for_a_larger_budget():
@@ -323,3 +325,30 @@ def test_a_trial_where_a_factorization_fails_is_refused():
 def test_a_factorization_that_fails_at_the_start_is_the_users_error():
     with pytest.raises(torch.linalg.LinAlgError):
         firstish.minimize(likelihood, -1.0)
+
+
+@dataclass(frozen=True)
+class ToAndFro:
+    """A method that steps from x to -x and back."""
+
+    order = 1
+
+    def init(self, point):
+        return NoState()
+
+    def step(self, point, state):
+        return point.at(-point.x, 1), Step(step_size=1.0), state
+
+
+def test_a_run_that_only_wanders_ends():
+    """After 100 steps in a row in which f changed by no more than rounding and |g| did not fall."""
+    f = lambda x: (x**2).sum()  # noqa: E731
+    short = firstish.minimize(f, torch.ones(2), method=ToAndFro(), max_iterations=99)
+    assert short.status is Status.MAX_ITERATIONS
+    result = firstish.minimize(f, torch.ones(2), method=ToAndFro())
+    assert result.status is Status.ROUNDING
+    assert result.iterations == 100
+    moves = firstish.minimize(
+        lambda x: f(x) + 1e-3 * x.sum(), torch.ones(2), method=ToAndFro(), max_iterations=300
+    )
+    assert moves.status is Status.MAX_ITERATIONS  # f is higher on one side

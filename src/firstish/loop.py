@@ -17,12 +17,14 @@ from torch import Tensor, finfo
 from firstish._validate import check_nonnegative, check_number
 from firstish.distributed import Group
 from firstish.errors import NonFiniteError
+from firstish.line_search import NOISE_ULPS
 from firstish.methods.base import AnyMethod, Failure, Step
 from firstish.objectives.base import Meter, Objective, Point
 from firstish.objectives.global_state import limit_threads_after_fork
 from firstish.result import Entry, Status
 
 _ENDLESS = 2.0**50  # a step size: fifty times, a step twice as long was better
+_IDLE = 100  # steps in a row without a change of f beyond rounding or a lower |g|
 
 _FAILED = {Failure.STATIONARY: Status.CONVERGED, Failure.ROUNDING: Status.ROUNDING}
 
@@ -109,6 +111,8 @@ class Snapshot:
     inherited: tuple[Any, ...] = ()
     value_before: float = inf  # f one iteration earlier, for `ftol`
     first_norm: float | None = None  # |g| at the start of the run, for `gtol_rel`
+    lowest_norm: float = inf  # the lowest |g| so far
+    idle: int = 0  # steps in a row without progress
 
 
 class Run:
@@ -152,6 +156,7 @@ class Run:
         self._f_before = begin.value_before
         known = begin.first_norm
         self._first_norm = self._grad_norm if known is None else known
+        self._lowest_norm, self._idle = min(begin.lowest_norm, self._grad_norm), begin.idle
         if resume is not None and start is None:  # the evaluation was counted before the snapshot
             counted, self.clock = self.point.meter.copy(), Clock(begin.seconds, now)
         self._before = counted.since(begin.spent)
@@ -188,6 +193,8 @@ class Run:
         status = limits.met(here, here_norm, self._f_before, self._first_norm)
         status = status or (Status.UNBOUNDED if self._endless else None)
         status = status or limits.spent(iteration, oracle_calls, seconds)
+        if status is None and self._idle >= _IDLE:
+            self.failure, status = Failure.ROUNDING, Status.ROUNDING
         if status is not None:
             return status
         try:
@@ -203,6 +210,9 @@ class Run:
         if not (isfinite(value) and isfinite(grad_norm)):
             return Status.NON_FINITE
         self._endless = self._falls_on(step, value)
+        moved = abs(value - here) > NOISE_ULPS * point.eps * abs(here)
+        self._idle = 0 if moved or grad_norm < self._lowest_norm else self._idle + 1
+        self._lowest_norm = min(self._lowest_norm, grad_norm)
         point.accept()
         self.point.release()
         self.point, self.state = point, state
@@ -258,6 +268,8 @@ class Run:
             self.point.inherited(),
             self._f_before,
             self._first_norm,
+            self._lowest_norm,
+            self._idle,
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,8 @@ def save(path: Path, run: Snapshot, rows: Mark) -> None:
         "seconds": run.seconds,
         "value_before": run.value_before,
         "first_norm": run.first_norm,
+        "lowest_norm": run.lowest_norm,
+        "idle": run.idle,
         "rows": rows,
         "plain": plain,
     }
@@ -111,6 +114,8 @@ def load(path: Path, state: Any, like: Tensor) -> tuple[Snapshot, Mark]:
             tuple(_unpack(f"point.{k}", arrays, plain, like) for k in count),
             header["value_before"],
             header["first_norm"],
+            header.get("lowest_norm", math.inf),
+            header.get("idle", 0),
         )
     except KeyError as missing:
         raise StorageError(
