@@ -210,8 +210,7 @@ class Run:
         if not (isfinite(value) and isfinite(grad_norm)):
             return Status.NON_FINITE
         self._endless = self._falls_on(step, value)
-        moved = abs(value - here) > NOISE_ULPS * point.eps * abs(here)
-        self._idle = 0 if moved or grad_norm < self._lowest_norm else self._idle + 1
+        self._idle = 0 if self._progress(here, value, grad_norm) else self._idle + 1
         self._lowest_norm = min(self._lowest_norm, grad_norm)
         point.accept()
         self.point.release()
@@ -241,6 +240,15 @@ class Run:
                 f"`Step` and the next state, got {type(done).__name__}."
             ) from None
         return point, step, state
+
+    def _progress(self, here: float, value: float, grad_norm: float) -> bool:
+        """True if f has changed beyond rounding or |g| is the lowest so far.
+
+        Also where f is so small that its numbers have fewer digits.
+        """
+        noise = NOISE_ULPS * self.point.eps * abs(here)
+        few = abs(here) < finfo(self.point.x.dtype).tiny
+        return few or abs(value - here) > noise or grad_norm < self._lowest_norm
 
     def _falls_on(self, step: Step, value: float) -> bool:
         """True if the step was made longer up to the last trial, and f fell each time.
