@@ -183,6 +183,16 @@ def test_about_twenty_runs_for_a_grid(grid, holds):
     assert verdict.detail.endswith("10 in calls")
 
 
+@pytest.mark.parametrize(("grid", "holds"), [(9.0, None), (20.0, None), (41.0, False)])
+def test_a_grid_at_a_smaller_budget_is_a_lower_bound(grid, holds):
+    ours = replace(line("cgmr", 8), to_gtol=Reached(8, 1.0))
+    tuning = {"seconds": grid, "oracle_calls": 80, "trials": [{"oracle_calls": 10.0}]}
+    found = verdicts("digits-logistic", [ours, replace(line("adam", 3), tuning=tuning)], {})
+    verdict = found["Tuning Adam took about 20 CGMR runs, in time."]
+    assert verdict.holds is holds
+    assert verdict.detail.startswith("more than")
+
+
 def test_seconds_are_compared_among_the_papers_methods_only():
     slow = replace(line("lbfgs", 3), outcome={"oracle_calls": 1.0, "seconds": 9.0})
     lines = [line("cgmr", 3), line("adam", 3), slow]
