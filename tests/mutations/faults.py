@@ -542,7 +542,7 @@ FAULTS = [
         "a step whose H is not today's spans the plane",
         PLANE + "test_a_step_whose_hessian_has_changed_is_left_out",
     ),
-    # compact.py, rows.py and lazy_step.py
+    # quasi_newton/ and lazy_step.py
     Fault(
         "pairs-weighted-by-their-own-tau",
         "methods/quasi_newton/curvature_pairs.py",
