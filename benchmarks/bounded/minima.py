@@ -15,8 +15,8 @@ def describe(p: Problem, x: Tensor) -> str:
     leaf = x.clone().requires_grad_()
     value = p.f(leaf)
     (g,) = torch.autograd.grad(value, leaf)
-    step = torch.clamp(-g, *box.room(x))
-    free = ~box.held(step, g)
+    step = torch.clamp(-g, box.lower - x, box.upper - x)
+    free = (step != 0) | (g == 0)
     H = torch.autograd.functional.hessian(p.f, x)[free][:, free]
     least = float(torch.linalg.eigvalsh(H)[0]) if len(H) else 0.0
     largest = float(H.abs().max()) if len(H) else 0.0

@@ -62,7 +62,7 @@ def dot(a: Vector, b: Vector) -> float:
 
 def norm(v: Vector) -> float:
     """|v| in float64, without overflow or underflow; inf or nan if an entry is."""
-    square = dot(v, v)
+    square = float(v.dot(v)) if type(v) is np.ndarray else dot(v, v)
     if _SMALL < square < _LARGE:
         return math.sqrt(square)
     v = as_tensor(v)
@@ -94,21 +94,29 @@ def library(v: Vector) -> Any:
     return np if type(v) is np.ndarray else torch
 
 
-def clip(v: Vector, low: Vector, high: Vector) -> Vector:
-    """v, in every entry at least low and at most high."""
-    if type(v) is np.ndarray:
-        return np.minimum(np.maximum(v, low), high)
-    return v.clamp(low, high)
+def clip(v: Vector, low: Vector | None, high: Vector | None) -> Vector:
+    """v, in every entry at least low and at most high; None where there is no limit."""
+    if type(v) is not np.ndarray:
+        return v if low is None and high is None else v.clamp(low, high)
+    if low is not None:
+        v = np.maximum(v, low)
+    return v if high is None else np.minimum(v, high)
 
 
 def same(a: Vector, b: Vector) -> bool:
     """True if all entries are equal."""
-    return not np.count_nonzero(a != b) if type(a) is np.ndarray else torch.equal(a, b)
+    return b"\1" not in (a != b).tobytes() if type(a) is np.ndarray else torch.equal(a, b)
+
+
+def some(mask: Vector) -> bool:
+    """True if an entry is."""
+    # Of a short array the bytes are searched sooner than NumPy's `any` is called.
+    return b"\1" in mask.tobytes() if type(mask) is np.ndarray else bool(mask.any())
 
 
 def count(mask: Vector) -> int:
     """How many entries are true."""
-    return int(np.count_nonzero(mask) if type(mask) is np.ndarray else mask.sum())
+    return mask.tobytes().count(1) if type(mask) is np.ndarray else int(mask.sum())
 
 
 def as_tensor(v: Vector) -> Tensor:

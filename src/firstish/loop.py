@@ -246,9 +246,10 @@ class Run:
 
         Also where f is so small that its numbers have fewer digits.
         """
-        noise = NOISE_ULPS * self.point.eps * abs(here)
+        if grad_norm < self._lowest_norm:
+            return True
         few = abs(here) < finfo(self.point.x.dtype).tiny
-        return few or abs(value - here) > noise or grad_norm < self._lowest_norm
+        return few or abs(value - here) > NOISE_ULPS * self.point.eps * abs(here)
 
     def _falls_on(self, step: Step, value: float) -> bool:
         """True if the step was made longer up to the last trial, and f fell each time.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from firstish.bounds.box import Box
 from firstish.bounds.room import Room
-from firstish.linalg import as_tensor
+from firstish.linalg import as_tensor, norm
 from firstish.objectives.base import Objective, Order, Point, PointView, Product
 from firstish.scaling import Angle
 
@@ -50,7 +50,7 @@ class BoundedPoint(PointView):
 
     box: Box
     room: Room  # for steps, once `grad` is known
-    _optimality: float | None = None
+    _full: Tensor | None = None
 
     def __init__(self, inner: Point, box: Box, displacement: Tensor | None = None) -> None:
         super().__init__(inner.x, inner, inner.order)
@@ -60,29 +60,41 @@ class BoundedPoint(PointView):
     @property
     def full_grad(self) -> Tensor:
         """The gradient of all variables."""
-        return self.inner.grad
+        if self._full is None:
+            self._full = self.inner.grad
+        return self._full
 
     @property
     def grad(self) -> Tensor:
         """The gradient, 0 for held variables; 1 oracle call after the value."""
         if self._g is None:
-            self._g = self._free_gradient(self.inner.grad)
+            g = self.full_grad
+            self.room = room = Room.at(self.x, g, self.box)
+            self.active = room.active
+            self._g = g if room.free is None else as_tensor(room.g)
         return self._g
 
-    def _free_gradient(self, g: Tensor) -> Tensor:
-        """The gradient of the free variables; finds which these are."""
-        self.room = room = Room.at(self.x, g, self.box)
-        self.active, self._optimality = room.active, room.optimality
-        if room.free is None:
-            return g
-        self.free = as_tensor(room.free)
-        return as_tensor(room.g)
+    @property
+    def grad_norm(self) -> float:
+        """|g| over the free variables."""
+        if self._g_norm is None:
+            g = self.grad
+            # As without bounds where no variable is held, to the bit: arrays are summed otherwise.
+            self._g_norm = norm(g if self.room.free is None else self.room.g)
+        return self._g_norm
+
+    @property
+    def free(self) -> Tensor | None:  # type: ignore[override]
+        """The mask of the free variables, once `grad` is known; None if all are."""
+        free = None if self._g is None else self.room.free
+        return None if free is None else as_tensor(free)
 
     @property
     def optimality(self) -> float:
         """The norm of the projected gradient."""
         _ = self.grad
-        return self.grad_norm if self._optimality is None else self._optimality
+        optimality = self.room.optimality
+        return self.grad_norm if optimality is None else optimality
 
     def hvp(self, v: Tensor) -> Product:
         """The product of the free block of H with a v that is 0 for held variables."""
@@ -92,11 +104,11 @@ class BoundedPoint(PointView):
 
     def _free_product(self, v: Tensor) -> Product:
         _ = self.grad
-        product = self.inner.hvp(v)
-        if self.free is None:
+        product, free = self.inner.hvp(v), self.free
+        if free is None:
             return product
         # Not a product with the mask: second derivatives may be infinite at a bound.
-        return product._replace(vector=product.vector.masked_fill(~self.free, 0.0))
+        return product._replace(vector=product.vector.masked_fill(~free, 0.0))
 
     def curvature(self, v: Tensor) -> float:
         """<v, Hv>."""
@@ -123,7 +135,7 @@ class BoundedPoint(PointView):
         x = self.box.rounded(straight)
         if x is straight:
             return BoundedPoint(point, self.box)
-        displacement = x - self.x if self.box.cuts(straight, x) else None
+        displacement = x - self.x if self.box.cuts(straight) else None
         return BoundedPoint(self.inner.at(x, order), self.box, displacement)
 
     def inherited(self) -> tuple[Any, ...]:

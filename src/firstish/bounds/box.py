@@ -9,7 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from firstish.linalg import Vector, as_tensor, clip, is_short, library, same
+from firstish.linalg import Vector, as_tensor, clip, is_short, library, same, some
+
+Ends = tuple[Vector | None, Vector | None]
+"""The lower and the upper bounds; None if none of them is finite."""
 
 CLOSE = 4  # units in the last place: a step to a bound may miss it by one
 
@@ -32,19 +35,24 @@ class Box:
     upper: Tensor
     is_short: bool = field(init=False, repr=False)  # then arrays are quicker than tensors
     fixed: Vector | None = field(init=False, repr=False)  # where both are equal, if they are at all
-    _ends: tuple[Vector, Vector] = field(init=False, repr=False)  # both, as arrays if short
-    _inner: tuple[Vector, Vector] = field(init=False, repr=False)  # a few ulps inside of them
+    _ends: Ends = field(init=False, repr=False)  # as arrays if short
+    _inner: Ends = field(init=False, repr=False)  # a few ulps inside of them
+    _outer: Ends = field(init=False, repr=False)  # and outside
 
     def __post_init__(self) -> None:
         short = is_short(self.lower)
-        inner = self.lower + self._ulps(self.lower), self.upper - self._ulps(self.upper)
-        equal = self.lower == self.upper
-        vectors = [v.numpy() if short else v for v in (self.lower, self.upper, *inner, equal)]
+        lower, upper = (v.numpy() if short else v for v in (self.lower, self.upper))
+        equal = lower == upper
+        low, high = (v if some(library(v).isfinite(v)) else None for v in (lower, upper))
+        with np.errstate(all="ignore"):  # as torch does
+            inner = _moved(low, CLOSE), _moved(high, -CLOSE)
+            outer = _moved(low, -CLOSE), _moved(high, CLOSE)
         for name, value in (
             ("is_short", short),
-            ("fixed", vectors[4] if bool(equal.any()) else None),
-            ("_ends", (vectors[0], vectors[1])),
-            ("_inner", (vectors[2], vectors[3])),
+            ("fixed", equal if some(equal) else None),
+            ("_ends", (low, high)),
+            ("_inner", inner),
+            ("_outer", outer),
         ):
             object.__setattr__(self, name, value)
 
@@ -60,41 +68,46 @@ class Box:
         """
         (low, high), (lower, upper) = self._inner, self._ends
         v: Vector = x.numpy() if self.is_short else x
-        if same(clip(v, low, high), v):
+        if low is None and high is None:
             return x
-        where = library(v).where
-        found = where(v <= low, lower, where(v >= high, upper, v))
+        if not self.is_short and same(clip(v, low, high), v):
+            return x
+        where, found = library(v).where, v
+        if low is not None:
+            found = where(v <= low, lower, found)
+        if high is not None:
+            found = where(v >= high, upper, found)
         return x if same(found, v) else as_tensor(found)
 
-    def cuts(self, straight: Tensor, x: Tensor) -> bool:
-        """True if x, which `rounded` made of `straight`, differs by more than rounding."""
-        return bool(((x - straight).abs() > self._ulps(x)).any())
-
-    @staticmethod
-    def _ulps(bound: Tensor) -> Tensor:
-        """A few units in the last place of each entry; 0 for an infinite one."""
-        return CLOSE * torch.finfo(bound.dtype).eps * torch.where(bound.isinf(), 0.0, bound.abs())
+    def cuts(self, x: Tensor) -> bool:
+        """True if x is outside by more than rounding."""
+        v: Vector = x.numpy() if self.is_short else x
+        low, high = self._outer
+        return (low is not None and some(v < low)) or (high is not None and some(v > high))
 
     def contains(self, x: Tensor) -> bool:
         """True if x is inside or on the boundary."""
         return torch.equal(self.project(x), x)
 
-    def room(self, x: Vector) -> tuple[Vector, Vector]:
-        """The least and the greatest step from x that stays inside, in every entry."""
-        lower, upper = self._ends if type(x) is np.ndarray else (self.lower, self.upper)
-        return lower - x, upper - x
+    def room(self, x: Vector) -> Ends:
+        """The least and the greatest step from x that stays inside; None if there is no bound."""
+        lower, upper = self._ends
+        return None if lower is None else lower - x, None if upper is None else upper - x
 
-    def held(self, step: Vector, g: Vector) -> Vector:
+    def held(self, x: Vector, g: Vector) -> Vector:
         """The entries at a bound out of which -g leads, and those whose bounds are equal.
 
         At a point that satisfies the first-order conditions all other entries of g are 0.
-
-        Args:
-            step: the projected one, P(x - g) - x.
-            g: the gradient.
         """
-        held = (step == 0) & (g != 0)
-        return held if self.fixed is None else held | library(held).asarray(self.fixed)
+        lower, upper = self._ends
+        held = self.fixed
+        if lower is not None:
+            low = (x == lower) & (g > 0)
+            held = low if held is None else held | low
+        if upper is not None:
+            high = (x == upper) & (g < 0)
+            held = high if held is None else held | high
+        return library(x).zeros_like(x) != 0 if held is None else held
 
     @staticmethod
     def projected_gradient(step: Vector, g: Vector) -> Vector:
@@ -112,3 +125,11 @@ class Box:
     def checksum(self) -> int:
         """A number that differs between boxes."""
         return zlib.crc32(torch.cat([self.lower, self.upper]).cpu().numpy().tobytes())
+
+
+def _moved(bound: Vector | None, ulps: int) -> Vector | None:
+    """The bounds, each moved by so many units in the last place; infinite ones stay."""
+    if bound is None:
+        return None
+    xp = library(bound)
+    return bound + xp.where(xp.isinf(bound), 0.0, abs(bound)) * (ulps * xp.finfo(bound.dtype).eps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -15,19 +15,23 @@ class Room(NamedTuple):
     """The gradient of the free variables and the room for a step; arrays if vectors are short.
 
     Attributes:
+        x: the point.
+        full: the gradient of all variables.
         g: the gradient, 0 for held variables.
         descent: minus g.
-        low: the least step that stays inside, in every entry.
-        high: the greatest.
+        low: the least step that stays inside, in every entry; None if there is no lower bound.
+        high: the greatest, likewise.
         free: the mask of the variables that are not held; None if none is held.
         active: how many are held.
         optimality: the norm of the projected gradient; None if it is that of g.
     """
 
+    x: Vector
+    full: Vector
     g: Vector
     descent: Vector
-    low: Vector
-    high: Vector
+    low: Vector | None
+    high: Vector | None
     free: Vector | None
     active: int
     optimality: float | None
@@ -35,30 +39,27 @@ class Room(NamedTuple):
     @classmethod
     def at(cls, x: Tensor, grad: Tensor, box: Box) -> Room:
         """The room at x, with the gradient there."""
-        if not box.is_short:
-            return cls._at(x, grad, box)
-        with np.errstate(all="ignore"):  # as torch does
+        if box.is_short:
             return cls._at(x.numpy(), grad.numpy(), box)
+        return cls._at(x, grad, box)
 
     @classmethod
     def _at(cls, x: Vector, full: Vector, box: Box) -> Room:
         low, high = box.room(x)
-        g, descent, free, active = full, -full, None, 0
+        g, held, free, optimality = full, box.held(x, full), None, None
+        active = count(held)
+        if active:
+            free = ~held
+            g = library(g).where(held, 0.0, g)
+        descent = -g
         step = clip(descent, low, high)
-        uncut = same(step, descent)
-        if not uncut or box.fixed is not None:
-            held = box.held(step, full)
-            active = count(held)
-            if active:
-                free = ~held
-                g = library(full).where(held, 0.0, full)
-                descent = -g
-                uncut = same(step, descent)
-        optimality = None if uncut else norm(box.projected_gradient(step, full))
-        return cls(g, descent, low, high, free, active, optimality)
+        if not same(step, descent):
+            with np.errstate(all="ignore"):  # as torch does
+                optimality = norm(box.projected_gradient(step, g))
+        return cls(x, full, g, descent, low, high, free, active, optimality)
 
     def as_tensors(self) -> Room:
         """The same as tensors."""
-        free = None if self.free is None else as_tensor(self.free)
-        g, descent, low, high = map(as_tensor, (self.g, self.descent, self.low, self.high))
-        return Room(g, descent, low, high, free, self.active, self.optimality)
+        vectors = zip(self._fields[:7], self[:7], strict=True)
+        tensors: dict[str, Any] = {name: as_tensor(v) for name, v in vectors if v is not None}
+        return self._replace(**tensors)

@@ -38,12 +38,14 @@ class Used(NamedTuple):
         pairs: the pairs, or B itself for few variables; None without.
         known: their products over the free variables, if some are held.
         excess: as in `LazyState`.
+        arrays: x and the gradient where it began, if B is a matrix.
     """
 
     expected: float
     pairs: Pairs | InverseHessian | None
     known: FreeProducts | None = None
     excess: float = 0.0
+    arrays: tuple[Array, Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class LazyState:
     @classmethod
     def after(cls, point: Point, used: Used, cuts: int = 0) -> LazyState:
         """The state after a step from that point."""
-        x, g, (expected, pairs, known, excess) = point.x, point.full_grad, used
+        x, g, (expected, pairs, known, excess, _) = point.x, point.full_grad, used
         if pairs is None:
             return cls(x, g, expected, cuts=cuts)
         if isinstance(pairs, InverseHessian):
@@ -216,14 +218,23 @@ class LazyStep(ProposingMethod[LazyState]):
         """The direction that the pairs give, with a product where they are not enough."""
         if state.x is None or state.grad is None:
             return _first(point)
-        x, g, x_before, g_before = point.x, point.full_grad, state.x, state.grad
-        if state.S is not None or not self._dense(x):
-            return self._after(x - x_before, g - g_before, point, state)
+        if state.S is not None or (state.B is None and not self._dense(point.x)):
+            s, y = point.x - state.x, point.full_grad - state.grad
+            return self._after(s, y, point, state, None)
+        before = None if state.used is None else state.used.arrays
+        x, g = before or (state.x.numpy(), state.grad.numpy())
+        here = _arrays(point)
         with np.errstate(all="ignore"):  # as torch does
-            s, y = x.numpy() - x_before.numpy(), g.numpy() - g_before.numpy()
-            return self._after(s, y, point, state)
+            return self._after(here[0] - x, here[1] - g, point, state, here)
 
-    def _after(self, s: Vector, y: Vector, point: Point, state: LazyState) -> Proposal:
+    def _after(
+        self,
+        s: Vector,
+        y: Vector,
+        point: Point,
+        state: LazyState,
+        arrays: tuple[Array, Array] | None,
+    ) -> Proposal:
         """The proposal after a step that has changed x by s and g by y, tensors or arrays."""
         last = pair(s, y, POSITIVE)
         if last is None and isinstance(point, BoundedPoint):
@@ -233,12 +244,16 @@ class LazyStep(ProposingMethod[LazyState]):
             return _gradient(point, "curvature")
         excess = self._excess(last, state)
         shorter = 1.0 if last is None else math.exp(-max(0.0, excess))
-        g: Vector = point.grad.numpy() if isinstance(pairs, InverseHessian) else point.grad
+        g: Vector = point.grad
         if isinstance(point, BoundedPoint):
             p, known = direction(point, pairs, self.self_scaled, shorter, known)
+            g = point.room.g if type(p) is np.ndarray else g
+        elif isinstance(pairs, InverseHessian):
+            g = g.numpy() if arrays is None else arrays[1]
+            p = pairs.times(g)
+            p *= -shorter
         else:
-            scaled = () if isinstance(pairs, InverseHessian) else (self.self_scaled,)
-            p = pairs.times(g, *scaled)
+            p = pairs.times(g, self.self_scaled)
             p *= -shorter
         slope, length = dot(g, p), norm(p)
         if not _descends(slope, length, point.grad_norm):
@@ -248,7 +263,7 @@ class LazyStep(ProposingMethod[LazyState]):
             proposal = _measured(point, p, slope, length, "curvature", pairs)
         else:
             proposal = _proposal(point, p, slope, length, 1.0, pairs, shorter)
-        proposal.state_after = Used(proposal.state_after.expected, pairs, known, excess)
+        proposal.state_after = Used(proposal.state_after.expected, pairs, known, excess, arrays)
         return proposal
 
     def propose_again(self, point: Point, proposal: Proposal) -> Proposal | None:
@@ -326,6 +341,13 @@ class LazyStep(ProposingMethod[LazyState]):
         else:
             most = self.memory
         return most, fit if double and most > fit else math.inf
+
+
+def _arrays(point: Point) -> tuple[Array, Array]:
+    """x and the gradient of all variables."""
+    if isinstance(point, BoundedPoint):
+        return point.room.x, point.room.full
+    return point.x.numpy(), point.full_grad.numpy()
 
 
 def _finite(s: Vector, y: Vector) -> tuple[Vector, Vector]:

@@ -20,6 +20,8 @@ from firstish.scaling import Angle, Curvature
 
 State = TypeVar("State")
 
+_STATELESS = SearchState()
+
 
 @dataclass(slots=True, kw_only=True)
 class Proposal:
@@ -140,7 +142,7 @@ class ProposingMethod(ABC, Generic[State]):
 
     def search_state(self, state: State) -> SearchState:
         """The state of the line search, for methods that keep it."""
-        return SearchState()
+        return _STATELESS
 
     def step(self, point: Point, state: State) -> tuple[Point, Step, State]:
         """One iteration: a proposal, taken by the line search."""

@@ -186,9 +186,11 @@ class AutogradObjective(ABC):
         grads = run.grads
         if grads is None:
             grads = self._differentiated(run, create_graph, retain_graph)
-        if any(g is not None and g.layout != torch.strided for g in grads):
-            raise _sparse(self.loss_name)
-        if all(g is None for g in grads):  # the graph has other leaves
+        found = [g for g in grads if g is not None]
+        for g in found:
+            if g.layout is not torch.strided:
+                raise _sparse(self.loss_name)
+        if not found:  # the graph has other leaves
             raise ValueError(
                 f"{self.loss_name} does not depend on any of the parameters. Compute the loss from "
                 "them; for those of a module, pass the module: `minimize(lambda model: "

@@ -313,7 +313,9 @@ class PointView(Point):
     @property
     def value(self) -> float:
         """f there; 1 oracle call."""
-        return self.inner.value
+        if self._f is None:
+            self._f = self.inner.value
+        return self._f
 
     @property
     def known_value(self) -> float | None:

@@ -135,8 +135,10 @@ def direction(
     """
     room = point.room if isinstance(pairs, InverseHessian) else point.room.as_tensors()
     p, free = _to_close_bounds(room, pairs.newest_scale())
-    q, known = _over(free, room.descent, pairs, self_scaled, known)
-    q *= shorter
+    v = room.descent if free is room.free else room.descent * free
+    q, known = _over(free, v, pairs, self_scaled, known)
+    if shorter != 1.0:
+        q *= shorter
     for _ in range(ROUNDS):
         end = clip(q, room.low, room.high)
         if same(end, q):
@@ -150,7 +152,7 @@ def direction(
             there = library(end).where(cut & (room.g * end < 0), end, 0.0)
             p = there if p is None else p + there
         free = ~excluded if free is None else free & ~excluded
-        q, known = _over(free, room.descent, pairs, self_scaled, known)
+        q, known = _over(free, room.descent * free, pairs, self_scaled, known)
         q *= shorter
     return q if p is None else p + q, known
 
@@ -172,16 +174,15 @@ def _over(
     self_scaled: bool,
     known: FreeProducts | None,
 ) -> tuple[Vector, FreeProducts | None]:
-    """B v over these variables, 0 for the others, and their products."""
+    """B v over these variables, for a v that is 0 for the others, and their products."""
     if isinstance(pairs, InverseHessian):
-        return pairs.times(v if free is None else v * free, free), None
+        return pairs.times(v, free), None
     if free is None:
         return pairs.times(v, self_scaled), None
     known = FreeProducts.over(free.to(pairs.S.dtype), pairs, known)
     part = FreePart.of(known.free, known.R, known.shares, torch.finfo(pairs.S.dtype).eps)
-    v = v * known.free
     if part is None:
-        return v.mul_(pairs.newest_scale()), known
+        return v * pairs.newest_scale(), known
     newest = pairs.newest(len(known.R))
     assert newest is not None
     return newest.times(v, self_scaled, part), known

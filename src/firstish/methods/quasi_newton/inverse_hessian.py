@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from firstish.linalg import Array
 from firstish.methods.quasi_newton.curvature_pairs import Pair
 
-CALLS = 64  # variables: up to here the time is that of the calls, of which NumPy's are quicker
 SERIAL = 9000  # numbers in a matrix: soon after it NumPy's BLAS wakes threads of its own
 
 
@@ -56,10 +55,11 @@ class InverseHessian:
         s, y, c = new.step, new.change, new.cosine
         b = _product(self.B, y) / c
         h = b - (float(y.dot(b)) / c + tau / (c * new.stretch)) / 2 * s
-        h /= tau
-        if len(s) <= CALLS:
-            change = s[:, None] * h
-            B = self.B / tau - (change + change.T)
+        if tau != 1.0:
+            h /= tau
+        if self.B.size <= SERIAL:
+            both = np.array((s, h))
+            B = (self.B if tau == 1.0 else self.B / tau) - both.T.dot(both[::-1])
         else:  # without writing the matrices in between
             left, right = torch.from_numpy(s), torch.from_numpy(h)
             half = torch.from_numpy(self.B).addr(left, right, beta=1 / tau, alpha=-1)
@@ -75,9 +75,9 @@ class InverseHessian:
         found = _product(self.B, v)
         if free is None:
             return found
-        others = np.flatnonzero(~free)
-        rows = self.B[others]
-        weights = _solved(rows[:, others], found[others])
+        (others,) = (~free).nonzero()
+        rows = self.B.take(others, 0)
+        weights = _solved(rows.take(others, 1), found.take(others))
         if weights is None:
             return np.full_like(v, np.nan)
         found -= _product(rows.T, weights)
@@ -91,6 +91,8 @@ class InverseHessian:
 
 def _solved(matrix: Array, v: Array) -> Array | None:
     """The solution of a linear system; None if it is singular."""
+    if matrix.size == 1:
+        return v / matrix[0] if matrix[0, 0] else None
     if matrix.size > SERIAL:
         found, info = torch.linalg.solve_ex(torch.from_numpy(matrix), torch.from_numpy(v))
         return None if info.item() else found.numpy()
