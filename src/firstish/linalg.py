@@ -145,6 +145,8 @@ def in_range(v: Tensor, v_norm: float) -> tuple[Tensor, float, float]:
 
 def add(x: Tensor, p: Tensor, alpha: float) -> Tensor:
     """x + alpha p in a new tensor, also for an alpha beyond the range of their dtype."""
+    if alpha == 1.0:
+        return x + p
     try:
         return x.add(p, alpha=alpha)
     except RuntimeError:

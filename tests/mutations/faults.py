@@ -1279,7 +1279,7 @@ FAULTS = [
     Fault(
         "gradient-norm-in-place-of-the-projected-one",
         "bounds/bounded.py",
-        "return self.grad_norm if optimality is None else optimality",
+        "return g_norm if optimality is None else optimality",
         "return norm(self.full_grad)",
         "no run that ends at a bound converges",
         BOX + "test_the_first_order_conditions_hold_at_the_end",

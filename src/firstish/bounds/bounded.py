@@ -92,9 +92,8 @@ class BoundedPoint(PointView):
     @property
     def optimality(self) -> float:
         """The norm of the projected gradient."""
-        _ = self.grad
-        optimality = self.room.optimality
-        return self.grad_norm if optimality is None else optimality
+        g_norm, optimality = self.grad_norm, self.room.optimality
+        return g_norm if optimality is None else optimality
 
     def hvp(self, v: Tensor) -> Product:
         """The product of the free block of H with a v that is 0 for held variables."""

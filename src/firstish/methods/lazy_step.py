@@ -48,7 +48,7 @@ class Used(NamedTuple):
     arrays: tuple[Array, Array] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: made once per iteration
 class LazyState:
     """The point before, the pairs until then, and what they said of the step from it.
 

@@ -295,10 +295,23 @@ class PointView(Point):
     """
 
     def __init__(self, x: Tensor, inner: Point, order: Order) -> None:
-        super().__init__(x, inner.meter, order)
+        self.x, self.meter, self.order = x, inner.meter, order  # as Point.__init__
         self.inner = inner
-        self.by_differences, self.by_hand = inner.by_differences, inner.by_hand
-        self.undefined = inner.undefined
+
+    @property
+    def by_differences(self) -> bool:  # type: ignore[override]
+        """True if the gradient is a finite difference of f."""
+        return self.inner.by_differences
+
+    @property
+    def by_hand(self) -> bool:  # type: ignore[override]
+        """True if the user wrote the gradient."""
+        return self.inner.by_hand
+
+    @property
+    def undefined(self) -> tuple[type[Exception], ...]:  # type: ignore[override]
+        """Errors that mean that f is not defined at x."""
+        return self.inner.undefined
 
     @property
     def eps(self) -> float:

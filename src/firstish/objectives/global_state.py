@@ -100,12 +100,11 @@ class RandomState:
 
     def same_as(self, other: RandomState) -> bool:
         """True if no random number was drawn between the two."""
-        mine, theirs = self.to_tensors(), other.to_tensors()
-        return all(
-            len(mine[k]) == len(theirs[k])
-            and all(torch.equal(a, b) for a, b in zip(mine[k], theirs[k], strict=True))
-            for k in mine
-        )
+        mine, theirs = self._all(), other._all()
+        return len(mine) == len(theirs) and all(map(torch.equal, mine, theirs))
+
+    def _all(self) -> tuple[Tensor, ...]:
+        return (self.cpu, *self.cuda) if self.mps is None else (self.cpu, *self.cuda, self.mps)
 
     def restore(self) -> None:
         """Set the generators to this state. If it is theirs already, they are not written to."""

@@ -23,9 +23,10 @@ from firstish.linalg import Array
 from firstish.methods.quasi_newton.curvature_pairs import Pair
 
 SERIAL = 9000  # numbers in a matrix: soon after it NumPy's BLAS wakes threads of its own
+FEW = 128  # variables: up to here NumPy is quicker with the new matrix, whose BLAS uses one thread
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: made once per iteration
 class InverseHessian:
     """B and how it came to be.
 
@@ -57,7 +58,7 @@ class InverseHessian:
         h = b - (float(y.dot(b)) / c + tau / (c * new.stretch)) / 2 * s
         if tau != 1.0:
             h /= tau
-        if self.B.size <= SERIAL:
+        if len(s) <= FEW:
             both = np.array((s, h))
             B = (self.B if tau == 1.0 else self.B / tau) - both.T.dot(both[::-1])
         else:  # without writing the matrices in between
