@@ -231,7 +231,7 @@ def _box(bounds: Any, x0: Any, form: Structure, method: AnyMethod) -> Box | None
     if box is not None and not (box.contains(form.start) or form.start.isnan().any()):
         warn(
             "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds "
-            f"({outside(box, form.start)}): the run starts from the nearest point inside."
+            f"({outside(box, form)}): the run starts from the nearest point inside."
         )
     return box
 

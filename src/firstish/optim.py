@@ -481,7 +481,11 @@ class ScaledGD(Optimizer):
             if p.requires_grad
         ]
         both = [low for low, _ in ends], [high for _, high in ends]
-        return box_of(both, Structure(self._trainable()), "ScaledGD")
+        return box_of(both, self._form(), "ScaledGD")
+
+    def _form(self) -> Structure:
+        """The form of the trainable parameters."""
+        return Structure(self._trainable(), "ScaledGD(..., params)")
 
     def _move_inside(self) -> None:
         """Move parameters to their bounds where they are outside, with a warning."""
@@ -493,14 +497,12 @@ class ScaledGD(Optimizer):
                 f"`ScaledGD`: {type(self.method).__name__} does not support bounds. Use 'lazy', "
                 "'plane' or a scaling such as 'CGMR'."
             )
-        parameters = self._trainable()
-        layout = Layout(parameters, "ScaledGD(params)")
-        x = layout.flatten([p.detach() for p in parameters])
-        if not box.contains(x):
-            layout.write(box.project(x), parameters)
+        form = self._form()
+        if not box.contains(form.start):
+            form.layout.write(box.project(form.start), self._trainable())
             warn(
                 "`ScaledGD` got parameters outside of their bounds and moved them to the bounds "
-                f"(of the vector of all parameters {outside(box, x)})."
+                f"({outside(box, form)})."
             )
 
     def _skip(self, objective: ClosureObjective, skipped: Skipped) -> Tensor:

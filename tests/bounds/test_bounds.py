@@ -849,14 +849,24 @@ class TestWhatReadersMet:
         for bounds, told in (
             ({"b": ((0, 1), (0, 2))}, r"for pairs `\(\[0, 0\], \[1, 2\]\)`"),
             ({"b": [(0, 1), (0, 2)]}, r"bounds=\{'b': \.\.\.\}\)` must be a tuple"),
-            ({"b": (0, [1, math.nan])}, "the upper bound of entry 1"),
+            ({"b": (0, [1, math.nan])}, r"the upper bound of x0\['b'\]\[1\]"),
         ):
             with pytest.raises(ValueError, match=told):
                 firstish.minimize(f, x0, bounds=bounds)
-        with pytest.warns(UserWarning, match="entry 1 is 0.7, its bounds are 0 and 0.6"):
+        with pytest.warns(UserWarning, match=r"x0\['b'\]\[1\] is 0.7, its bounds are 0 and 0.6"):
             firstish.minimize(f, x0, bounds={"b": (0, 0.6)})
         with pytest.raises(firstish.NonFiniteError, match="NaN at the starting point"):
             firstish.minimize(f, {"b": torch.tensor([math.nan, 3.0])}, bounds=(0, 1))
+        model = torch.nn.Linear(2, 1)
+        with pytest.raises(ValueError, match=r"5.0 and 1.0 for x0\['weight'\]\[0, 0\]"):
+            firstish.minimize(lambda m: m.weight.sum() ** 2, model, bounds={"weight": (5, 1)})
         parameter = torch.nn.Parameter(torch.zeros(2))
+        with pytest.warns(UserWarning, match=r"params\[1\]\[0\] is 0, its bounds are 1 and inf"):
+            firstish.ScaledGD(
+                [
+                    {"params": [torch.zeros(3, requires_grad=True)]},
+                    {"params": [torch.zeros(2, requires_grad=True)], "bounds": (1, None)},
+                ]
+            )
         with pytest.raises(ValueError, match="shaped like the parameter"):
             firstish.ScaledGD([{"params": [parameter], "bounds": [(0, 1), (0, 1)]}])

@@ -22,6 +22,9 @@ class Form(Protocol):
     start: Tensor
     is_vector: bool
 
+    def entry(self, i: int) -> str:
+        """What errors call the entry i of the vector."""
+
     def vector_of(self, tree: Any, name: str, none: float | None = None) -> Tensor:
         """The vector of a tree shaped like x0, with the number `none` for None."""
 
@@ -46,7 +49,7 @@ def box_of(bounds: Any, form: Form, call: str) -> Box | None:
         )
     else:
         box = _box_of_pairs(pairs, form.start, call)
-    _check(box, call)
+    _check(box, form, call)
     finite = torch.isfinite(box.lower).any() or torch.isfinite(box.upper).any()
     return box if finite else None
 
@@ -151,19 +154,20 @@ def by_name(bounds: Any, names: Sequence[Any], call: str, missing: str) -> Any:
     return tuple(sides)
 
 
-def outside(box: Box, x: Tensor) -> str:
-    """A few words on the first entry of x that is outside of the box."""
+def outside(box: Box, form: Form) -> str:
+    """A few words on the first entry of x0 that is outside of the box."""
+    x = form.start
     i = int((box.project(x) != x).nonzero()[0, 0])
     low, high = float(box.lower[i]), float(box.upper[i])
-    return f"entry {i} is {float(x[i]):g}, its bounds are {low:g} and {high:g}"
+    return f"{form.entry(i)} is {float(x[i]):g}, its bounds are {low:g} and {high:g}"
 
 
-def _check(box: Box, call: str) -> None:
+def _check(box: Box, form: Form, call: str) -> None:
     for side, ends in (("lower", box.lower), ("upper", box.upper)):
         if ends.isnan().any():
             i = int(ends.isnan().nonzero()[0, 0])
             raise ValueError(
-                f"`{call}(bounds=...)` has a NaN, the {side} bound of entry {i} of x. Pass a "
+                f"`{call}(bounds=...)` has a NaN, the {side} bound of {form.entry(i)}. Pass a "
                 "number, or None where there is no bound."
             )
     wrong = box.lower > box.upper
@@ -171,7 +175,7 @@ def _check(box: Box, call: str) -> None:
         i = int(wrong.nonzero()[0, 0])
         raise ValueError(
             f"`{call}(bounds=...)` has the bounds {float(box.lower[i])} and "
-            f"{float(box.upper[i])} for entry {i} of x: the lower one must not be above the upper "
+            f"{float(box.upper[i])} for {form.entry(i)}: the lower one must not be above the upper "
             "one."
         )
     if (box.lower == math.inf).any() or (box.upper == -math.inf).any():

@@ -177,6 +177,7 @@ class Structure:
         like = firm[0] if firm else torch.empty((), dtype=torch.float64)
         tensors = [leaf.tensor if leaf.firm else leaf.tensor.to(like) for leaf in leaves]
         self._restore = [leaf.restore for leaf in leaves]
+        self._places = [leaf.place for leaf in leaves]
         self.layout = Layout(tensors, call)
         self.is_vector = self._tree == 0 and tensors[0].dim() == 1  # it may be a sharded one
         self.start = tensors[0].clone() if self.is_vector else self.layout.flatten(tensors)
@@ -224,6 +225,23 @@ class Structure:
         fill(self._tree, tree, name)
         return self.layout.flatten(parts)
 
+    def entry(self, i: int) -> str:
+        """What errors call the entry i of the vector.
+
+        >>> Structure({"w": [[1.0, 2.0]], "b": 3.0}).entry(1), Structure([1.0, 2.0]).entry(1)
+        ("x0['w'][0, 1]", 'entry 1 of x')
+        """
+        if self.is_vector:
+            return f"entry {i} of x"
+        for place, shape, size in zip(
+            self._places, self.layout.shapes, self.layout.sizes, strict=True
+        ):
+            if i < size:
+                at = [int(k) for k in np.unravel_index(i, tuple(shape))] if len(shape) else ""
+                return f"{place}{at}"
+            i -= size
+        raise IndexError(i)
+
     def _expanded(self, leaf: int, value: Any, place: str) -> Tensor:
         shape = self.layout.shapes[leaf]
         try:
@@ -260,6 +278,7 @@ def _with_number(tree: Any, none: float | None) -> Any:
 
 
 class _Leaf(NamedTuple):
+    place: str  # its name in x0
     tensor: Tensor
     firm: bool  # True if the dtype and device are the user's choice
     restore: Callable[[Tensor], Any]
@@ -293,15 +312,17 @@ def _is_numbers(tree: Any) -> bool:
 
 def _leaf(given: Any, place: str, call: str) -> _Leaf:
     if isinstance(given, Tensor):
-        return _Leaf(given.detach(), True, lambda x: x)
+        return _Leaf(place, given.detach(), True, lambda x: x)
     if isinstance(given, Real):
-        return _Leaf(torch.tensor(float(given), dtype=torch.float64), False, lambda x: x.item())
+        number = torch.tensor(float(given), dtype=torch.float64)
+        return _Leaf(place, number, False, lambda x: x.item())
     array = _array(given)
     if array is None:
         raise TypeError(f"`{call}` takes {_KINDS}; `{place}` is {type(given).__name__}: {given!r}.")
     firm = array.dtype.kind == "f"
     kind = array.dtype if array.dtype in (np.float16, np.float32) else np.float64
-    return _Leaf(torch.from_numpy(np.array(array, dtype=kind)), firm, lambda x: x.cpu().numpy())
+    numbers = torch.from_numpy(np.array(array, dtype=kind))
+    return _Leaf(place, numbers, firm, lambda x: x.cpu().numpy())
 
 
 def _array(given: Any) -> np.ndarray[Any, Any] | None:

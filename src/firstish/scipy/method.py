@@ -191,7 +191,7 @@ def _between(bounds: Any, x: torch.Tensor) -> tuple[torch.Tensor, tuple[Any, Any
         # Level 4: this function, scipy_method, SciPy's minimize, its caller.
         warnings.warn(
             "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds "
-            f"({outside(box, x)}): the run starts from the nearest point inside.",
+            f"({outside(box, Structure(x))}): the run starts from the nearest point inside.",
             stacklevel=4,
         )
     return box.project(x), (box.lower, box.upper)
