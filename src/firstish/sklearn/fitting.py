@@ -131,20 +131,21 @@ def fit(
         tol: the tolerance.
         max_iter: the largest number of iterations.
         precondition: True to run the method in variables chosen from the data.
-        box: bounds of x; then `precondition` must be False.
+        box: bounds of x, each 0 or infinite: the same for variables changed by a positive diagonal.
     """
     chosen = method_of(method, "fit")
     objective = task.objective()
     x = torch.from_numpy(start - start.mean(0) if task.sum_zero else start).reshape(-1)
     point = objective.at(x, chosen.order)
     rows, iterations = len(start), 0
-    change: float = max(FIRST_CHANGE, cost(task.A, rows)) if precondition else np.inf
-    run = _begin(task, point, chosen, rows, precondition, whiten=False)
-    if box is not None:
-        run = Run(BoundedObjective(objective, box), x, chosen)
+    if box is None:
+        change: float = max(FIRST_CHANGE, cost(task.A, rows)) if precondition else np.inf
+        run = _begin(task, point, chosen, rows, precondition, whiten=False)
+    else:
+        change, run = np.inf, _begin_between(box, task, point, chosen, rows, precondition)
     while True:
         here = _inner(run)
-        largest = float((here if box is None else run.point).grad.abs().max())
+        largest = _largest(here, run.point.free)
         status = None
         if largest <= tol:
             status = Status.CONVERGED
@@ -173,9 +174,28 @@ def _begin(
     return Run(objective, objective.initial(), method)
 
 
+def _begin_between(
+    box: Box, task: Task, point: LinearPoint, method: AnyMethod, rows: int, change: bool
+) -> Run:
+    """A run from this point between bounds; if `change`, in variables centred and scaled."""
+    if not change:
+        return Run(BoundedObjective(point.objective, box), point.x, method)
+    variables = task.variables(point, rows, whiten=False)
+    # From x = 0, so that a variable at its bound is 0 to the bit.
+    origin = point.at(torch.zeros_like(point.x), method.order)
+    objective = BoundedObjective(Substituted(origin, variables), box)
+    return Run(objective, variables.inverse(point.x), method)
+
+
+def _largest(point: LinearPoint, free: Tensor | None) -> float:
+    """The largest entry of the gradient, of the free variables if some are held."""
+    g = point.grad if free is None else point.grad.masked_fill(~free, 0.0)
+    return float(g.abs().max())
+
+
 def _inner(run: Run) -> LinearPoint:
     point = run.point
-    if isinstance(point, SubstitutedPoint | BoundedPoint):
+    while isinstance(point, SubstitutedPoint | BoundedPoint):
         point = point.inner
     assert isinstance(point, LinearPoint)
     return point

@@ -105,7 +105,7 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
             method=self.method,
             tol=self.tol * _largest_gradient(X, y - mean, weights),
             max_iter=self.max_iter,
-            precondition=self.precondition and not self.positive,
+            precondition=self.precondition,
             box=_positive(start, X.shape[1]) if self.positive else None,
         )
         found.warn(self)

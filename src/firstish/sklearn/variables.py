@@ -54,6 +54,17 @@ class Variables:
         """T u."""
         return self._centred(self._rows(u)).reshape(-1)
 
+    def inverse(self, x: Tensor) -> Tensor:
+        """The u with T u = x, for a diagonal."""
+        assert self.R.ndim == 2
+        assert not self.sum_zero
+        X = x.view(len(self.scale), -1)
+        if self.mean is None:
+            return (X / self.R).view(-1)
+        w, b = X[:, :-1], X[:, -1]
+        t = (b + (w * self.mean).sum(1)) / self.scale
+        return torch.cat([w / self.R, t[:, None]], dim=1).view(-1)
+
     def _rows(self, u: Tensor) -> Tensor:
         U = u.view(len(self.scale), -1)
         if self.mean is None:
