@@ -41,12 +41,12 @@ def _shifted(v: Tensor, e: int) -> Tensor:
     return v.to(_wide(v)).mul(math.ldexp(1.0, half)).mul(math.ldexp(1.0, -e - half))
 
 
-def is_short(x: Tensor) -> bool:
+def is_short(x: Tensor, most: int = SHORT) -> bool:
     """True if NumPy is quicker for vectors like x: short ones in float64 on the CPU.
 
     There an operation takes the time of its call, and that of torch one or two microseconds.
     """
-    return x.numel() <= SHORT and x.dtype is float64 and x.is_cpu and type(x) is Tensor
+    return x.numel() <= most and x.dtype is float64 and x.is_cpu and type(x) is Tensor
 
 
 def dot(a: Vector, b: Vector) -> float:
@@ -122,6 +122,12 @@ def count(mask: Vector) -> int:
 def as_tensor(v: Vector) -> Tensor:
     """v as a tensor that shares its memory."""
     return torch.from_numpy(v) if type(v) is np.ndarray else v
+
+
+def as_array(v: Vector) -> Array:
+    """v as an array that shares its memory."""
+    array: Array = v if type(v) is np.ndarray else v.numpy()
+    return array
 
 
 def in_range(v: Tensor, v_norm: float) -> tuple[Tensor, float, float]:

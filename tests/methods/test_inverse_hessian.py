@@ -1,5 +1,8 @@
 """B as a matrix: that of the compact form, and over the free variables that of their block."""
 
+import math
+from dataclasses import fields, replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import firstish
-from firstish import LazyStep
+from firstish import FunctionObjective, LazyStep
+from firstish.bounds.bounded import BoundedObjective
+from firstish.bounds.box import Box
 from firstish.linalg import SHORT
+from firstish.loop import Limits, Run
+from firstish.methods.lazy_step import MEDIUM, LazyState
 from firstish.methods.quasi_newton.curvature_pairs import Pairs, pair
-from firstish.methods.quasi_newton.inverse_hessian import FEW, SERIAL, InverseHessian
+from firstish.methods.quasi_newton.inverse_hessian import MANY, SERIAL, InverseHessian
 
 EPS = np.finfo(float).eps
 
@@ -75,7 +82,7 @@ def test_a_singular_block_gives_no_direction():
 def test_larger_matrices_are_computed_by_torch():
     """B itself, its products, and systems of more variables than NumPy's BLAS keeps one thread."""
     n, held = SHORT, 100
-    assert n > FEW
+    assert n * n > SERIAL
     assert held * held > SERIAL
     dense, compact, _ = both(3, 4, n)
     v = np.random.default_rng(3).standard_normal(n)
@@ -89,12 +96,15 @@ def test_larger_matrices_are_computed_by_torch():
     assert np.allclose(H[np.ix_(free, free)] @ found[free], v[free], rtol=0, atol=size)
 
 
+SMALL = math.isqrt(SERIAL)  # variables: up to here the matrix is computed by NumPy
+
+
 def valley(x):
     return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
 
 
 @pytest.mark.parametrize("bounds", [None, (-2.0, 0.9)])
-@pytest.mark.parametrize("n", [FEW, FEW + 1, SHORT, SHORT + 1])
+@pytest.mark.parametrize("n", [SMALL, SMALL + 1, SHORT, SHORT + 1])
 def test_few_variables_and_many_take_their_own_way_to_the_same_point(n, bounds):
     x0 = torch.full((n,), -0.5, dtype=torch.float64)
     result = firstish.minimize(valley, x0, bounds=bounds, gtol=1e-8)
@@ -131,3 +141,85 @@ def test_pairs_of_an_earlier_state_go_on_as_pairs():
     assert step.failure is None
     assert after.B is None
     assert len(after.S) == len(state.S) + 1
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 10**6), st.integers(1, 12), st.integers(2, 9))
+def test_it_is_made_of_pairs(seed, count, n):
+    dense, compact, _ = both(seed, count, n)
+    found = InverseHessian.of(compact)
+    growth = np.linalg.cond(dense.B)
+    assert np.abs(found.B - dense.B).max() <= 1e3 * count * n * EPS * growth * np.abs(dense.B).max()
+    assert len(found) == count
+    assert found.newest_scale() == pytest.approx(dense.newest_scale(), rel=1e2 * n * EPS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_few_are_free_the_block_itself_is_solved_and_its_matrix_kept(seed):
+    n = 2 * MANY
+    dense, _, H = both(seed, 8, n)
+    free = np.arange(n) % 8 == 0
+    random = np.random.default_rng(seed)
+    for _ in range(4):
+        v = random.standard_normal(n) * free
+        found = dense.times(v, free)
+        assert dense.H is not None
+        size = 1e3 * n * EPS * np.linalg.cond(dense.B)
+        assert np.abs(dense.H @ dense.B - np.eye(n)).max() <= size
+        block = np.linalg.inv(dense.B)[np.ix_(free, free)]
+        assert np.allclose(block @ found[free], v[free], rtol=0, atol=size * np.abs(v).max())
+        assert not found[~free].any()
+        s = random.standard_normal(n)
+        dense = dense.plus(pair(s.copy(), H @ s, 1e-12), random.uniform(0.3, 1.5))
+
+
+def blurred(n):
+    """Non-negative least squares of which most variables are at their bound."""
+    random = torch.Generator().manual_seed(0)
+    place = torch.linspace(0, 10, n, dtype=torch.float64)
+    A = torch.exp(-0.5 * ((place[:, None] - place) / 0.1) ** 2)
+    b = A @ (torch.rand(n, generator=random, dtype=torch.float64) < 0.05).double()
+    b += 0.02 * torch.randn(n, generator=random, dtype=torch.float64)
+    return lambda x: ((A @ x - b) ** 2).sum() / 2
+
+
+def run_between(f, n, lower):
+    x0 = torch.full((n,), 0.1, dtype=torch.float64)
+    box = Box(torch.full_like(x0, lower), torch.full_like(x0, math.inf))
+    return Run(BoundedObjective(FunctionObjective(f, x0), box), x0, LazyStep())
+
+
+def test_with_more_variables_it_is_kept_once_one_of_them_is_held():
+    n = MEDIUM
+    assert n > SHORT
+    f = blurred(n)
+    run, free = run_between(f, n, 0.0), run_between(f, n, -1e6)
+    for _ in range(30):
+        held = bool(run.point.active)
+        if not held:
+            assert torch.equal(run.point.x, free.point.x)
+        run.advance(Limits())
+        free.advance(Limits())
+        assert (run.state.B is not None) == (held and run.iterations > 2)
+        assert free.state.B is None
+    assert run.state.H is not None
+
+
+def test_a_run_that_was_saved_goes_on_to_the_same_bits():
+    run = run_between(blurred(300), 300, 0.0)
+    for _ in range(20):
+        run.advance(Limits())
+    assert run.state.H is not None
+    saved = {f.name: getattr(run.state, f.name) for f in fields(run.state)}
+    copied = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in saved.items()}
+    snapshot = replace(run.snapshot(), state=LazyState(**copied))
+    again = Run(
+        BoundedObjective(FunctionObjective(blurred(300), run.point.x), run.point.box),
+        run.point.x,
+        LazyStep(),
+        snapshot,
+    )
+    for _ in range(10):
+        run.advance(Limits())
+        again.advance(Limits())
+        assert torch.equal(run.point.x, again.point.x)

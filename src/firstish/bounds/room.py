@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from firstish.bounds.box import Box
-from firstish.linalg import Vector, as_tensor, clip, count, library, norm, same
+from firstish.linalg import Vector, as_array, as_tensor, clip, count, library, norm, same
 
 
 class Room(NamedTuple):
@@ -58,8 +59,15 @@ class Room(NamedTuple):
                 optimality = norm(box.projected_gradient(step, g))
         return cls(x, full, g, descent, low, high, free, active, optimality)
 
+    def as_arrays(self) -> Room:
+        """The same as arrays."""
+        return self if type(self.x) is np.ndarray else self._mapped(as_array)
+
     def as_tensors(self) -> Room:
         """The same as tensors."""
+        return self._mapped(as_tensor)
+
+    def _mapped(self, function: Callable[[Vector], Vector]) -> Room:
         vectors = zip(self._fields[:7], self[:7], strict=True)
-        tensors: dict[str, Any] = {name: as_tensor(v) for name, v in vectors if v is not None}
-        return self._replace(**tensors)
+        mapped: dict[str, Any] = {name: function(v) for name, v in vectors if v is not None}
+        return self._replace(**mapped)

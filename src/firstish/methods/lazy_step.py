@@ -12,10 +12,11 @@ from torch import Tensor
 
 from firstish._validate import check_count
 from firstish.bounds.bounded import BoundedPoint
-from firstish.linalg import Array, Vector, as_tensor, dot, is_short, library, norm
+from firstish.linalg import SHORT as FEW
+from firstish.linalg import Array, Vector, as_array, as_tensor, dot, is_short, library, norm
 from firstish.line_search import Armijo, SearchState
 from firstish.methods.base import Step
-from firstish.methods.quasi_newton.between_bounds import FreeProducts, direction
+from firstish.methods.quasi_newton.between_bounds import FreeProducts, direction, most_pairs
 from firstish.methods.quasi_newton.curvature_pairs import LEAST, POSITIVE, Pair, Pairs, pair
 from firstish.methods.quasi_newton.inverse_hessian import InverseHessian
 from firstish.methods.quasi_newton.row_buffer import aligned
@@ -27,6 +28,7 @@ DESCENT = 1e-10  # least cosine of the angle between p and -g
 SHORT = 0.3  # a step size below it is a deep cut
 DEEP_CUTS = 5  # in a row: then B is too large everywhere, not only along the last step
 RECENT = 0.05  # weight of the last step in the mean `excess`
+MEDIUM = 400  # variables: between bounds B is a matrix up to here
 EXCESS = 0.25, 10.0  # least and largest ratio that one step adds to it
 
 
@@ -69,6 +71,7 @@ class LazyState:
         B: see `InverseHessian`, as bytes; None unless the variables are few.
         count: likewise.
         scale: likewise.
+        H: likewise, as bytes; None as long as it is not needed.
     """
 
     x: Tensor | None = None
@@ -86,6 +89,7 @@ class LazyState:
     B: Tensor | None = None
     count: int = 0
     scale: float = 0.0
+    H: Tensor | None = None
 
     used: ClassVar[Used | None] = None
     """What these tensors were made from; not saved, and made from them where it is missing."""
@@ -99,6 +103,8 @@ class LazyState:
         if isinstance(pairs, InverseHessian):
             B, count, scale = _bytes(pairs.B), pairs.count, pairs.scale
             state = cls(x, g, expected, cuts=cuts, excess=excess, B=B, count=count, scale=scale)
+            if pairs.H is not None:
+                state.H = _bytes(pairs.H)
         else:
             free, table = (None, None) if known is None else (known.free, _bytes(known.table))
             R, numbers = _bytes(pairs.R), (pairs.stretches, pairs.taus)
@@ -119,7 +125,8 @@ class LazyState:
         if self.used is not None:
             return self.used.pairs
         if self.B is not None:
-            return InverseHessian(_numbers(self.B), self.count, self.scale)
+            H = None if self.H is None else _numbers(self.H)
+            return InverseHessian(_numbers(self.B), self.count, self.scale, H)
         if self.S is None or self.Y is None or self.R is None:
             return None
         S, Y = aligned(self.S), aligned(self.Y)
@@ -131,7 +138,8 @@ def _bytes(numbers: Array) -> Tensor:
 
 
 def _numbers(stored: Tensor) -> Array:
-    return stored.to("cpu", torch.uint8).numpy().view(np.float64)
+    # A copy of torch's, whose place in memory BLAS likes: others would be summed in another order.
+    return stored.to("cpu", torch.uint8, copy=True).numpy().view(np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +226,7 @@ class LazyStep(ProposingMethod[LazyState]):
         """The direction that the pairs give, with a product where they are not enough."""
         if state.x is None or state.grad is None:
             return _first(point)
-        if state.S is not None or (state.B is None and not self._dense(point.x)):
+        if not self._by_matrix(point, state):
             s, y = point.x - state.x, point.full_grad - state.grad
             return self._after(s, y, point, state, None)
         before = None if state.used is None else state.used.arrays
@@ -247,7 +255,7 @@ class LazyStep(ProposingMethod[LazyState]):
         g: Vector = point.grad
         if isinstance(point, BoundedPoint):
             p, known = direction(point, pairs, self.self_scaled, shorter, known)
-            g = point.room.g if type(p) is np.ndarray else g
+            g = as_array(point.room.g) if type(p) is np.ndarray else g
         elif isinstance(pairs, InverseHessian):
             g = g.numpy() if arrays is None else arrays[1]
             p = pairs.times(g)
@@ -291,19 +299,35 @@ class LazyStep(ProposingMethod[LazyState]):
             used = used._replace(expected=0.0)
         return LazyState.after(point, used, state.cuts + 1 if deep else 0)
 
-    def _dense(self, x: Tensor) -> bool:
-        """Whether B is kept as a matrix."""
+    def _by_matrix(self, point: Point, state: LazyState) -> bool:
+        """Whether B is a matrix from now on.
+
+        From the first step on if the variables are few; with some more, once one of them is held:
+        the inverse of the free block is worth more than the time of the matrix.
+        """
+        if state.B is not None:
+            return True
+        if state.S is None:
+            return self._dense(point.x, FEW)
+        return bool(point.active) and self._dense(point.x, MEDIUM)
+
+    def _dense(self, x: Tensor, most: int) -> bool:
+        """Whether B may be kept as a matrix, of at most so many variables."""
         fits = 8 * x.numel() ** 2 <= self.max_bytes
-        return fits and self.memory == "auto" and self.self_scaled and is_short(x)
+        return fits and self.memory == "auto" and self.self_scaled and is_short(x, most)
 
     def _with(
         self, last: Pair | None, point: Point, state: LazyState
     ) -> tuple[Pairs | InverseHessian | None, FreeProducts | None]:
         """The pairs with that of the last step, and what is known over the free variables."""
         pairs, known = state.pairs(), state.free_products()
+        if last is not None and isinstance(pairs, Pairs) and type(last.step) is np.ndarray:
+            pairs = InverseHessian.of(pairs)
         if isinstance(pairs, InverseHessian):
             return pairs if last is None else pairs.plus(last, self._tau(last, state)), None
         most, full = self._room(point.x)
+        if point.active:
+            most = min(most, most_pairs(point.x.numel()))
         if pairs is not None and len(pairs) >= full:
             pairs = pairs.rounded()
         if last is None:
@@ -346,7 +370,7 @@ class LazyStep(ProposingMethod[LazyState]):
 def _arrays(point: Point) -> tuple[Array, Array]:
     """x and the gradient of all variables."""
     if isinstance(point, BoundedPoint):
-        return point.room.x, point.room.full
+        return as_array(point.room.x), as_array(point.room.full)
     return point.x.numpy(), point.full_grad.numpy()
 
 

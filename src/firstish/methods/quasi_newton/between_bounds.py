@@ -29,7 +29,7 @@ from firstish.methods.quasi_newton.inverse_hessian import InverseHessian
 
 ENOUGH = 0.1  # of the decrease to first order, which a step that bounds have cut must keep
 ROUNDS = 10  # in which further variables are excluded; the line search copes with what is left
-WORK = 10**8  # multiplications that a new `FreeProducts` may cost
+WORK = 10**7  # multiplications that a new `FreeProducts` may cost
 CHEAP = 10**5  # multiplications that take no longer than to keep account of them
 
 
@@ -118,8 +118,12 @@ def _cheap(pairs: Pairs) -> bool:
 
 
 def _affordable(pairs: Pairs) -> int:
-    """How many of the newest pairs are used: as many as `WORK` allows for half of the variables."""
-    return min(len(pairs), max(LEAST, math.isqrt(2 * WORK // max(1, pairs.S.shape[1]))))
+    return min(len(pairs), most_pairs(pairs.S.shape[1]))
+
+
+def most_pairs(n: int) -> int:
+    """How many of the newest pairs are used: as many as `WORK` allows for half of n variables."""
+    return max(LEAST, math.isqrt(2 * WORK // max(1, n)))
 
 
 def direction(
@@ -133,7 +137,8 @@ def direction(
 
     An array if B is one.
     """
-    room = point.room if isinstance(pairs, InverseHessian) else point.room.as_tensors()
+    dense = isinstance(pairs, InverseHessian)
+    room = point.room.as_arrays() if dense else point.room.as_tensors()
     p, free = _to_close_bounds(room, pairs.newest_scale())
     v = room.descent if free is room.free else room.descent * free
     q, known = _over(free, v, pairs, self_scaled, known)

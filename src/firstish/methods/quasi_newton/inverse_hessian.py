@@ -20,10 +20,10 @@ import torch
 from numpy.typing import NDArray
 
 from firstish.linalg import Array
-from firstish.methods.quasi_newton.curvature_pairs import Pair
+from firstish.methods.quasi_newton.curvature_pairs import Pair, Pairs
 
 SERIAL = 9000  # numbers in a matrix: soon after it NumPy's BLAS wakes threads of its own
-FEW = 128  # variables: up to here NumPy is quicker with the new matrix, whose BLAS uses one thread
+MANY = 64  # held variables: up to here the Schur complement costs little
 
 
 @dataclass(slots=True)  # not frozen: made once per iteration
@@ -34,11 +34,13 @@ class InverseHessian:
         B: the matrix.
         count: how many pairs are in it.
         scale: <s,y>/<y,y> of the newest.
+        H: the inverse of B; None as long as it is not needed.
     """
 
     B: Array
     count: int
     scale: float
+    H: Array | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -51,6 +53,17 @@ class InverseHessian:
         np.fill_diagonal(B, scale)
         return cls(B, 0, scale).plus(new, 1.0)
 
+    @classmethod
+    def of(cls, pairs: Pairs) -> InverseHessian:
+        """B of these pairs, of which none was dropped."""
+        S, Y = pairs.S.to(torch.float64).numpy(), pairs.Y.to(torch.float64).numpy()
+        numbers = zip(S, Y, pairs.R.diagonal(), pairs.stretches, strict=True)
+        first, *others = (Pair(s, y, float(c), stretch) for s, y, c, stretch in numbers)
+        found = cls.first(first)
+        for new, tau in zip(others, pairs.taus[1:], strict=True):
+            found = found.plus(new, tau)
+        return found
+
     def plus(self, new: Pair, tau: float) -> InverseHessian:
         """B with a new pair, what it was before rescaled by 1/tau."""
         s, y, c = new.step, new.change, new.cosine
@@ -58,25 +71,30 @@ class InverseHessian:
         h = b - (float(y.dot(b)) / c + tau / (c * new.stretch)) / 2 * s
         if tau != 1.0:
             h /= tau
-        if len(s) <= FEW:
+        if self.B.size <= SERIAL:
             both = np.array((s, h))
             B = (self.B if tau == 1.0 else self.B / tau) - both.T.dot(both[::-1])
         else:  # without writing the matrices in between
             left, right = torch.from_numpy(s), torch.from_numpy(h)
             half = torch.from_numpy(self.B).addr(left, right, beta=1 / tau, alpha=-1)
             B = half.addr_(right, left, alpha=-1).numpy()
-        return InverseHessian(B, self.count + 1, c / new.stretch)
+        H = None if self.H is None else _updated_inverse(self.H, new, tau)
+        return InverseHessian(B, self.count + 1, c / new.stretch, H)
 
     def times(self, v: Array, free: NDArray[np.bool_] | None = None) -> Array:
         """B v; with a mask of the free variables, the product of the inverse of their block.
 
         Their block of the Hessian has the inverse B_FF - B_FA (B_AA)^-1 B_AF, a Schur complement,
-        with A the others. v is 0 for these, and so is the result; NaN if B_AA is singular.
+        with A the others. v is 0 for these, and so is the result; NaN if B_AA is singular. Where
+        few of many variables are free, a system with that block itself is solved, for which H is
+        kept from then on.
         """
-        found = _product(self.B, v)
         if free is None:
-            return found
+            return _product(self.B, v)
         (others,) = (~free).nonzero()
+        if len(others) > max(MANY, len(v) - len(others)):
+            return self._by_block(free, v)
+        found = _product(self.B, v)
         rows = self.B.take(others, 0)
         weights = _solved(rows.take(others, 1), found.take(others))
         if weights is None:
@@ -85,9 +103,32 @@ class InverseHessian:
         found[others] = 0.0
         return found
 
+    def _by_block(self, free: NDArray[np.bool_], v: Array) -> Array:
+        """The product of the inverse of the free block of H."""
+        if self.H is None:
+            inverse, info = torch.linalg.inv_ex(torch.from_numpy(self.B))
+            if info.item():
+                return np.full_like(v, np.nan)
+            self.H = inverse.contiguous().numpy()  # as it will be once saved and loaded
+        (at,) = free.nonzero()
+        weights = _solved(self.H.take(at, 0).take(at, 1), v.take(at))
+        if weights is None:
+            return np.full_like(v, np.nan)
+        found = np.zeros_like(v)
+        found[at] = weights
+        return found
+
     def newest_scale(self) -> float:
         """<s,y>/<y,y> of the newest pair."""
         return self.scale
+
+
+def _updated_inverse(H: Array, new: Pair, tau: float) -> Array:
+    """tau (H - H s s^T H/<s,Hs>) + y y^T/<s,y> of the pair: the inverse of the updated B."""
+    s, y = torch.from_numpy(new.step), torch.from_numpy(new.change)
+    Hs = torch.mv(torch.from_numpy(H), s)
+    half = torch.from_numpy(H).addr(Hs, Hs, beta=tau, alpha=-tau / torch.dot(s, Hs).item())
+    return half.addr_(y, y, alpha=new.stretch / new.cosine).numpy()
 
 
 def _solved(matrix: Array, v: Array) -> Array | None:
