@@ -223,15 +223,17 @@ def _box(bounds: Any, x0: Any, form: Structure, method: AnyMethod) -> Box | None
         raise TypeError("`minimize(bounds=...)` is not supported with sharded parameters.")
     if isinstance(x0, nn.Module):
         named = {name: p for name, p in x0.named_parameters() if p.requires_grad}
-        bounds = by_name(bounds, list(named), "minimize", "the model has no trainable parameter")
+        frozen = [name for name, p in x0.named_parameters() if not p.requires_grad]
+        bounds = by_name(bounds, list(named), "minimize", "the model has no parameter", frozen)
         form = Structure(named)
     elif isinstance(x0, dict):
         bounds = by_name(bounds, list(x0), "minimize", "x0 has no key")
     box = box_of(bounds, form, "minimize")
-    if box is not None and not (box.contains(form.start) or form.start.isnan().any()):
+    told = None if box is None else outside(box, form)
+    if told is not None:
         warn(
             "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds "
-            f"({outside(box, form)}): the run starts from the nearest point inside."
+            f"({told}): the run starts from the nearest point inside."
         )
     return box
 

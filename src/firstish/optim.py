@@ -254,7 +254,8 @@ class ScaledGD(Optimizer):
         if box is not None:
             if not box.contains(point.x):
                 raise ValueError(
-                    "`ScaledGD.step(...)` found parameters outside of the bounds of their group. "
+                    "`ScaledGD.step(...)` found parameters outside of the bounds of their group "
+                    f"({outside(box, self._form()) or 'where the bounds are equal'}). "
                     "Move them inside: `p.clamp_(lower, upper)` under `torch.no_grad()`."
                 )
             point = BoundedPoint(point, box)
@@ -499,11 +500,13 @@ class ScaledGD(Optimizer):
             )
         form = self._form()
         if not box.contains(form.start):
+            told = outside(box, form)
             form.layout.write(box.project(form.start), self._trainable())
-            warn(
-                "`ScaledGD` got parameters outside of their bounds and moved them to the bounds "
-                f"({outside(box, form)})."
-            )
+            if told is not None:
+                warn(
+                    "`ScaledGD` got parameters outside of their bounds and moved them to the "
+                    f"bounds ({told})."
+                )
 
     def _skip(self, objective: ClosureObjective, skipped: Skipped) -> Tensor:
         """NaN; the random state goes on as after one evaluation, all else is as before."""
@@ -588,8 +591,8 @@ def _warn_of_other_parameters(memory: dict[str, Any], x: Tensor) -> None:
 
 
 def _checksum(x: Tensor) -> float:
-    """A number that tells x from a projection of it to one sum, or to one norm."""
-    return x.sum().item() + dot(x, x)
+    """A number that tells x from a projection of it to one sum, or to one norm; not 0 for x = 0."""
+    return 1.0 + x.sum().item() + math.pi * dot(x, x)
 
 
 def _number(rate: Any) -> float:

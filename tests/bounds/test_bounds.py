@@ -787,7 +787,7 @@ class TestWhatUsersPass:
 
     def test_a_parameter_that_the_module_does_not_have(self):
         model = torch.nn.Linear(2, 1)
-        with pytest.raises(ValueError, match=r"no trainable parameter 'wieght'.*'weight'"):
+        with pytest.raises(ValueError, match=r"no parameter 'wieght'.*'weight'"):
             firstish.minimize(lambda m: m.weight.sum(), model, bounds={"wieght": (0, None)})
 
     @pytest.mark.parametrize(
@@ -870,3 +870,45 @@ class TestWhatReadersMet:
             )
         with pytest.raises(ValueError, match="shaped like the parameter"):
             firstish.ScaledGD([{"params": [parameter], "bounds": [(0, 1), (0, 1)]}])
+
+
+class TestMoreForms:
+    def test_scipys_bounds_are_of_the_vector_of_any_x0(self):
+        optimize = pytest.importorskip("scipy.optimize", reason="SciPy is an extra")
+        Bounds = optimize.Bounds
+        f = lambda t: sum(((v - 3) ** 2).sum() for v in t.values())  # noqa: E731
+        x0 = {"a": torch.ones(2, 2), "b": torch.ones(())}
+        for bounds in (Bounds(0, 1.5), Bounds([0] * 5, [1.5] * 5), Bounds([0] * 5, 1.5)):
+            found = firstish.minimize(f, x0, bounds=bounds).x
+            assert found["a"].tolist() == [[1.5, 1.5], [1.5, 1.5]]
+            assert found["b"].item() == 1.5
+        model = torch.nn.Linear(2, 1)
+        loss = lambda m: ((m.weight - 3) ** 2).sum() + m.bias.sum() ** 2  # noqa: E731
+        firstish.minimize(loss, model, bounds=Bounds([-1] * 3, [1, 2, 1]))
+        assert model.weight.tolist() == [[1, 2]]
+        named = firstish.minimize(f, x0, bounds={"a": Bounds(0, 2)})
+        assert named.x["a"].tolist() == [[2, 2], [2, 2]]
+
+    def test_bounds_of_a_frozen_parameter_are_refused(self):
+        model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+        model[0].bias.requires_grad_(False)
+        loss = lambda m: m(torch.ones(1, 2)).pow(2).sum()  # noqa: E731
+        with pytest.raises(ValueError, match=r"'0\.bias' is frozen"):
+            firstish.minimize(loss, model, bounds={"0.bias": (5, None)})
+
+    def test_an_entry_that_its_bounds_fix_may_start_anywhere(self):
+        f = lambda x: ((x - 3) ** 2).sum()  # noqa: E731
+        result = firstish.minimize(f, torch.zeros(2), bounds=([1, -1], [1, 9]))
+        assert result.x.tolist() == pytest.approx([1, 3])
+        assert result.x[0] == 1
+        with pytest.warns(UserWarning, match="entry 1 of x is 0"):
+            firstish.minimize(f, torch.zeros(2), bounds=([1, 1], [1, 9]))
+
+    def test_parameters_moved_outside_between_steps_are_named(self):
+        p = torch.nn.Parameter(torch.ones(3))
+        optimizer = firstish.ScaledGD([{"params": [p], "bounds": (0, None)}])
+        optimizer.step(lambda: (p**2).sum())
+        with torch.no_grad():
+            p[1] = -1
+        with pytest.raises(ValueError, match=r"params\[0\]\[1\] is -1"):
+            optimizer.step(lambda: (p**2).sum())

@@ -1,6 +1,7 @@
 """The estimators have scikit-learn's objective, shapes and manners, and its own battery passes."""
 
 import importlib
+import math
 import subprocess
 import sys
 import warnings
@@ -328,3 +329,23 @@ def test_a_damaged_sparse_matrix_is_refused(kind):
     bad.indices[3] = 2**30
     with pytest.raises(ValueError, match=r"between 0 and 5, got 1073741824"):
         fitted.predict(bad)
+
+
+def test_positive_coefficients_of_columns_that_are_far_from_centred():
+    """Of the free intercept the columns' means are a part, and the minimum is that of nnls."""
+    optimize = pytest.importorskip("scipy.optimize", reason="SciPy is an extra")
+    random = np.random.default_rng(0)
+    X = random.random((60, 160)) + 5
+    y = X @ np.maximum(random.standard_normal(160), 0) + 0.1 * random.standard_normal(60)
+    alpha = 1e-2
+    Xc, yc = X - X.mean(0), y - y.mean()
+    rows = np.vstack([Xc, math.sqrt(alpha) * np.eye(160)])
+    _, least = optimize.nnls(rows, np.r_[yc, np.zeros(160)])
+    fitted = ScaledRidge(alpha=alpha, positive=True, max_iter=2000).fit(X, y)
+    residual = np.linalg.norm(rows @ fitted.coef_ - np.r_[yc, np.zeros(160)])
+    assert fitted.coef_.min() == 0
+    assert residual**2 - least**2 <= 1e-6 * least**2
+    assert fitted.intercept_ == pytest.approx(y.mean() - X.mean(0) @ fitted.coef_, rel=1e-6)
+    again = ScaledRidge(alpha=alpha, positive=True, warm_start=True, max_iter=2000).fit(X, y)
+    assert again.fit(X, y).n_iter_ <= 3
+    assert again.coef_.min() == 0

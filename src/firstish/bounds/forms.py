@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from numbers import Real
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,7 +40,10 @@ def box_of(bounds: Any, form: Form, call: str) -> Box | None:
         call: the call to name in errors.
     """
     pairs = pairs_of(bounds)
-    if pairs is None:
+    flat = _flat(bounds, form.start)
+    if flat is not None:
+        box = flat
+    elif pairs is None:
         lower, upper = ends_of(bounds, f"{call}(bounds=...)", _FORMS)
         if form.is_vector and form.start.numel() == 2:
             _refuse_ambiguous(bounds, f"{call}(bounds={bounds!r})")
@@ -65,6 +69,25 @@ def pairs_of(bounds: Any) -> Pairs | None:
     if isinstance(bounds, list | tuple) and bounds and all(map(_is_pair, bounds)):
         return [tuple(pair) for pair in bounds]
     return None
+
+
+def _is_scipys(bounds: Any) -> bool:
+    return hasattr(bounds, "lb") and hasattr(bounds, "ub")
+
+
+def _flat(bounds: Any, x: Tensor) -> Box | None:
+    """The box of SciPy's `Bounds` with a number for each entry of the vector x, or for all."""
+    if not _is_scipys(bounds):
+        return None
+    ends = [np.array(end, dtype=np.float64) for end in (bounds.lb, bounds.ub)]
+    if any(end.ndim > 1 or end.size not in (1, x.numel()) for end in ends):
+        return None
+    lower, upper = (torch.from_numpy(np.broadcast_to(end, x.numel()).copy()).to(x) for end in ends)
+    return Box(lower, upper)
+
+
+def _number(end: np.ndarray[Any, Any]) -> Any:
+    return end.item() if end.size == 1 else end
 
 
 def _is_pair(thing: Any) -> bool:
@@ -104,8 +127,10 @@ def ends_of(bounds: Any, what: str, forms: str = OF_PARAMETER) -> tuple[Any, Any
         what: what errors call it.
         forms: what may be given there.
     """
-    if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
-        return bounds.lb, bounds.ub
+    if _is_scipys(bounds):
+        # Copies, because SciPy makes views of one number for all entries.
+        lower, upper = (np.array(end) for end in (bounds.lb, bounds.ub))
+        return (_number(lower), _number(upper))
     if isinstance(bounds, tuple) and len(bounds) == 2:
         return bounds
     raise ValueError(f"`{what}` must be {forms}; got {bounds!r}.")
@@ -126,10 +151,13 @@ def _refuse_ambiguous(bounds: Any, what: str, in_list: bool = True) -> None:
         )
 
 
-def by_name(bounds: Any, names: Sequence[Any], call: str, missing: str) -> Any:
+def by_name(
+    bounds: Any, names: Sequence[Any], call: str, missing: str, frozen: Collection[str] = ()
+) -> Any:
     """Bounds of some parameters by name, as a tuple of dicts of all; other bounds as they are.
 
-    `missing` is what the error says of a name that is not among them.
+    `missing` is what the error says of a name that is not among them; `frozen` are the names of
+    parameters that are not trained.
 
     >>> by_name({"k": (0, 1)}, ["k", "w"], "minimize", "x0 has no key")
     ({'k': 0, 'w': None}, {'k': 1, 'w': None})
@@ -145,6 +173,11 @@ def by_name(bounds: Any, names: Sequence[Any], call: str, missing: str) -> Any:
     sides = []
     for end in bounds:
         for name in end if isinstance(end, dict) else ():
+            if name in frozen:
+                raise ValueError(
+                    f"`{call}(bounds=...)`: {name!r} is frozen (requires_grad=False), so bounds "
+                    "have no effect on it. Leave them out, or make it trainable."
+                )
             if name not in names:
                 raise ValueError(
                     f"`{call}(bounds=...)`: {missing} {name!r}."
@@ -154,10 +187,16 @@ def by_name(bounds: Any, names: Sequence[Any], call: str, missing: str) -> Any:
     return tuple(sides)
 
 
-def outside(box: Box, form: Form) -> str:
-    """A few words on the first entry of x0 that is outside of the box."""
+def outside(box: Box, form: Form) -> str | None:
+    """A few words on the first entry of x0 that is outside of the box; None if none is.
+
+    An entry that its bounds fix may be anywhere.
+    """
     x = form.start
-    i = int((box.project(x) != x).nonzero()[0, 0])
+    wrong = ((box.project(x) != x) & (box.lower != box.upper)).nonzero()
+    if not len(wrong) or x.isnan().any():
+        return None
+    i = int(wrong[0, 0])
     low, high = float(box.lower[i]), float(box.upper[i])
     return f"{form.entry(i)} is {float(x[i]):g}, its bounds are {low:g} and {high:g}"
 

@@ -37,7 +37,12 @@ _STATUS = {
 }
 NOISE = 1e-12  # relative change of f below which finite differences show no descent
 _STOPPED = "`callback` raised `StopIteration`."
-_MEANT = {"max_iterations": "maxiter", "maxfun": "max_oracle_calls", "method": "stepper"}
+_MEANT = {
+    "max_iterations": "maxiter",
+    "maxfun": "max_oracle_calls",
+    "maxcor": "stepper=LazyStep(memory=...)",
+    "method": "stepper",
+}
 _SETTINGS = {field.name for field in fields(ScaledGradient)}
 
 
@@ -187,11 +192,12 @@ def _between(bounds: Any, x: torch.Tensor) -> tuple[torch.Tensor, tuple[Any, Any
     box = None if bounds is None else box_of(bounds, Structure(x), "minimize")
     if box is None:
         return x, None
-    if not box.contains(x):
+    told = outside(box, Structure(x))
+    if told is not None:
         # Level 4: this function, scipy_method, SciPy's minimize, its caller.
         warnings.warn(
             "`minimize(fun, x0, bounds=...)` got an x0 outside of the bounds "
-            f"({outside(box, Structure(x))}): the run starts from the nearest point inside.",
+            f"({told}): the run starts from the nearest point inside.",
             stacklevel=4,
         )
     return box.project(x), (box.lower, box.upper)

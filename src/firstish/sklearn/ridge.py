@@ -34,8 +34,8 @@ class ScaledRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ign
         warm_start: True to start from the coefficients of the last fit.
         method: "lazy" by default; "CGMR" or any other method of `firstish.minimize`.
         precondition: True to run the method in the changed variables.
-        positive: True to allow no negative coefficients; b may be negative. Without the change of
-            variables, in which they would have no bounds of their own.
+        positive: True to allow no negative coefficients; b may be negative. The variables are
+            then changed by centring and scaling alone, which keep these bounds.
 
     Attributes:
         coef_: (features,), or (targets, features) if y has several targets.
