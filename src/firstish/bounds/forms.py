@@ -173,18 +173,23 @@ def by_name(
     sides = []
     for end in bounds:
         for name in end if isinstance(end, dict) else ():
-            if name in frozen:
-                raise ValueError(
-                    f"`{call}(bounds=...)`: {name!r} is frozen (requires_grad=False), so bounds "
-                    "have no effect on it. Leave them out, or make it trainable."
-                )
-            if name not in names:
-                raise ValueError(
-                    f"`{call}(bounds=...)`: {missing} {name!r}."
-                    f"{did_you_mean(str(name), map(str, names))}"
-                )
+            _check_name(name, names, call, missing, frozen)
         sides.append({n: end.get(n) if isinstance(end, dict) else end for n in names})
     return tuple(sides)
+
+
+def _check_name(
+    name: Any, names: Sequence[Any], call: str, missing: str, frozen: Collection[str]
+) -> None:
+    if name in frozen:
+        raise ValueError(
+            f"`{call}(bounds=...)`: {name!r} is frozen (requires_grad=False), so bounds have no "
+            "effect on it. Leave them out, or make it trainable."
+        )
+    if name not in names:
+        raise ValueError(
+            f"`{call}(bounds=...)`: {missing} {name!r}.{did_you_mean(str(name), map(str, names))}"
+        )
 
 
 def outside(box: Box, form: Form) -> str | None:

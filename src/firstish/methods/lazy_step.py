@@ -50,7 +50,7 @@ class Used(NamedTuple):
     arrays: tuple[Array, Array] | None = None
 
 
-@dataclass  # not frozen: made once per iteration
+@dataclass(frozen=True)
 class LazyState:
     """The point before, the pairs until then, and what they said of the step from it.
 
@@ -101,10 +101,9 @@ class LazyState:
         if pairs is None:
             return cls(x, g, expected, cuts=cuts)
         if isinstance(pairs, InverseHessian):
-            B, count, scale = _bytes(pairs.B), pairs.count, pairs.scale
-            state = cls(x, g, expected, cuts=cuts, excess=excess, B=B, count=count, scale=scale)
-            if pairs.H is not None:
-                state.H = _bytes(pairs.H)
+            H = None if pairs.H is None else _bytes(pairs.H)
+            matrix = _bytes(pairs.B), pairs.count, pairs.scale, H
+            state = cls(x, g, expected, None, None, None, (), (), cuts, excess, None, None, *matrix)
         else:
             free, table = (None, None) if known is None else (known.free, _bytes(known.table))
             R, numbers = _bytes(pairs.R), (pairs.stretches, pairs.taus)
