@@ -110,7 +110,7 @@ def same(a: Vector, b: Vector) -> bool:
 
 def some(mask: Vector) -> bool:
     """True if an entry is."""
-    # Of a short array the bytes are searched sooner than NumPy's `any` is called.
+    # For a short array, searching its bytes takes less time than calling NumPy's `any`.
     return b"\1" in mask.tobytes() if type(mask) is np.ndarray else bool(mask.any())
 
 

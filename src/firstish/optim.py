@@ -591,7 +591,10 @@ def _warn_of_other_parameters(memory: dict[str, Any], x: Tensor) -> None:
 
 
 def _checksum(x: Tensor) -> float:
-    """A number that tells x from a projection of it to one sum, or to one norm; not 0 for x = 0."""
+    """A number that differs between x and what it was before a change, also if x is or was 0.
+
+    Of the sum and the norm, since a projection may keep one of them; pi, lest they cancel.
+    """
     return 1.0 + x.sum().item() + math.pi * dot(x, x)
 
 

@@ -28,8 +28,8 @@ DESCENT = 1e-10  # least cosine of the angle between p and -g
 SHORT = 0.3  # a step size below it is a deep cut
 DEEP_CUTS = 5  # in a row: then B is too large everywhere, not only along the last step
 RECENT = 0.05  # weight of the last step in the mean `excess`
-MEDIUM = 400  # variables: between bounds B is a matrix up to here
 EXCESS = 0.25, 10.0  # least and largest ratio that one step adds to it
+MEDIUM = 400  # variables: up to here B is a matrix once one of them is held at a bound
 
 
 class Used(NamedTuple):
@@ -137,7 +137,7 @@ def _bytes(numbers: Array) -> Tensor:
 
 
 def _numbers(stored: Tensor) -> Array:
-    # A copy of torch's, whose place in memory BLAS likes: others would be summed in another order.
+    # Copied by torch, which aligns its memory: BLAS may sum in another order where it is not.
     return stored.to("cpu", torch.uint8, copy=True).numpy().view(np.float64)
 
 
@@ -149,9 +149,10 @@ class LazyStep(ProposingMethod[LazyState]):
 
     B is the inverse Hessian that the pairs (change of x, change of g) show, each update rescaled by
     what the last one got wrong (formulas: `methods/quasi_newton/curvature_pairs.py`). Until the
-    memory is full it is full-matrix BFGS; up to 256 variables, in float64 on the CPU, B is kept as
-    a matrix. An iteration with a unit step costs 2 oracle calls. The row's `pairs` is how many made
-    p, and its `product` says why a Hessian-vector product was made:
+    memory is full it is full-matrix BFGS; up to 256 variables (400 once a bound is active), in
+    float64 on the CPU, B is kept as a matrix. An iteration with a unit step costs 2 oracle calls.
+    The row's `pairs` is how many made p, and its `product` says why a Hessian-vector product was
+    made:
 
         start      f is 0 where the run starts, which gives the first step no length
         curvature  the last pair shows no positive curvature
@@ -256,7 +257,7 @@ class LazyStep(ProposingMethod[LazyState]):
             p, known = direction(point, pairs, self.self_scaled, shorter, known)
             g = as_array(point.room.g) if type(p) is np.ndarray else g
         elif isinstance(pairs, InverseHessian):
-            g = g.numpy() if arrays is None else arrays[1]
+            g = as_array(g)
             p = pairs.times(g)
             p *= -shorter
         else:
@@ -299,10 +300,10 @@ class LazyStep(ProposingMethod[LazyState]):
         return LazyState.after(point, used, state.cuts + 1 if deep else 0)
 
     def _by_matrix(self, point: Point, state: LazyState) -> bool:
-        """Whether B is a matrix from now on.
+        """Whether B is a matrix: from the first step on if there are few variables.
 
-        From the first step on if the variables are few; with some more, once one of them is held:
-        the inverse of the free block is worth more than the time of the matrix.
+        With up to `MEDIUM` of them, from the step on at which one is held at a bound. The inverse
+        of the free block then saves more iterations than the matrix costs time.
         """
         if state.B is not None:
             return True
