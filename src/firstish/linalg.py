@@ -19,6 +19,7 @@ Vector: TypeAlias = Any
 """A tensor, or an array of float64 where vectors are short: `is_short`."""
 
 SHORT = 256  # entries
+BLOCK = 2**17  # entries that are converted to float64 at a time: in the cache, not in new memory
 
 _SMALL, _LARGE = 1e-280, 1e280  # squared norms in this range need no scaling
 
@@ -56,6 +57,13 @@ def dot(a: Vector, b: Vector) -> float:
     if a.dtype is float64 and b.dtype is float64:
         inner: float = a.dot(b).item()
         return inner
+    if a.is_cpu and a.numel() > BLOCK:
+        blocks = zip(a.split(BLOCK), b.split(BLOCK), strict=True)
+        return math.fsum(_wide_dot(u, v) for u, v in blocks)
+    return _wide_dot(a, b)
+
+
+def _wide_dot(a: Tensor, b: Tensor) -> float:
     wide = _wide(a)
     return torch.dot(a.to(wide), b.to(wide)).item()
 
@@ -101,6 +109,15 @@ def clip(v: Vector, low: Vector | None, high: Vector | None) -> Vector:
     if low is not None:
         v = np.maximum(v, low)
     return v if high is None else np.minimum(v, high)
+
+
+def without(v: Vector, mask: Vector) -> Vector:
+    """v with 0 where the mask is true, also for entries that are not finite."""
+    if type(v) is not np.ndarray:
+        return v.masked_fill(mask, 0.0)
+    v = v.copy()  # quicker than NumPy's `where` for a short array
+    v[mask] = 0.0
+    return v
 
 
 def same(a: Vector, b: Vector) -> bool:
