@@ -17,6 +17,8 @@ from torch import nn
 from torch.nn.functional import mse_loss
 
 from firstish import FunctionObjective, LazyStep, ScaledGD, Status, minimize
+from firstish.bounds.bounded import BoundedObjective
+from firstish.bounds.box import Box
 from firstish.experiments.storage import checkpoints
 from firstish.experiments.storage.rows import Mark
 from firstish.linalg import norm
@@ -182,6 +184,24 @@ def test_tau_above_one_counts_after_five_deep_cuts(cuts, tau):
     _, step, after = LazyStep().step(point, state)
     assert after.taus == (1.0, pytest.approx(tau))
     assert after.cuts == (cuts + 1 if step.step_size < 0.3 else 0)
+
+
+@pytest.mark.parametrize("cuts", [0, 9])
+@pytest.mark.parametrize("memory", [99, "auto"])
+def test_tau_above_one_counts_by_its_root_while_a_variable_is_held(memory, cuts):
+    """As above, with a third variable that is held at 0."""
+    x = torch.ones(3, dtype=torch.float64)
+    low = torch.tensor([-math.inf, -math.inf, 0.0], dtype=torch.float64)
+    f = FunctionObjective(lambda x: 3 * (x[:2] ** 2).sum() + x[2], x)
+    objective = BoundedObjective(f, Box(low, torch.full_like(low, math.inf)))
+    before, point = (objective.at(v * x.new_tensor([1, 1, 0]), 1) for v in (1, 0.9))
+    unit = torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    old = Pairs.first(pair(unit, unit.clone(), 1e-8))
+    state = replace(LazyState.after(before, Used(1.0, old)), cuts=cuts)
+    _, _, after = LazyStep(memory=memory).step(point, state)
+    across = torch.tensor([1.0, -1.0, 0.0], dtype=torch.float64)  # to the step, which is (1, 1, 0)
+    v = across if memory == 99 else across.numpy()
+    assert float(v @ after.pairs().times(v)) == pytest.approx(2 / math.sqrt(6), rel=1e-12)
 
 
 def test_deep_cuts_in_a_row_are_counted():

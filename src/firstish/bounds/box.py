@@ -73,11 +73,11 @@ class Box:
         if not self.is_short and same(clip(v, low, high), v):
             return x
         where, found = library(v).where, v
-        if low is not None:
-            found = where(v <= low, lower, found)
-        if high is not None:
-            found = where(v >= high, upper, found)
-        return x if same(found, v) else as_tensor(found)
+        if low is not None and some(near := v <= low):
+            found = where(near, lower, found)
+        if high is not None and some(near := v >= high):
+            found = where(near, upper, found)
+        return x if found is v or same(found, v) else as_tensor(found)
 
     def cuts(self, x: Tensor) -> bool:
         """True if x is outside by more than rounding."""
@@ -94,20 +94,14 @@ class Box:
         lower, upper = self._ends
         return None if lower is None else lower - x, None if upper is None else upper - x
 
-    def held(self, x: Vector, g: Vector) -> Vector:
+    def held(self, step: Vector, g: Vector) -> Vector:
         """The entries at a bound out of which -g leads, and those whose bounds are equal.
 
-        At a point that satisfies the first-order conditions all other entries of g are 0.
+        `step` is -g, cut to the room at the point: 0 where g is not. At a point that satisfies the
+        first-order conditions all other entries of g are 0.
         """
-        lower, upper = self._ends
-        held = self.fixed
-        if lower is not None:
-            low = (x == lower) & (g > 0)
-            held = low if held is None else held | low
-        if upper is not None:
-            high = (x == upper) & (g < 0)
-            held = high if held is None else held | high
-        return library(x).zeros_like(x) != 0 if held is None else held
+        held = (step == 0) & (g != 0)
+        return held if self.fixed is None else held | self.fixed
 
     @staticmethod
     def projected_gradient(step: Vector, g: Vector) -> Vector:
@@ -115,12 +109,12 @@ class Box:
 
         It is 0 where the first-order conditions hold, and |g_i| where no bound cuts the step. Where
         one does, d_i is the distance to it, and d_i alone would be small for every x in small
-        units. |g_i| d_i is the decrease of f on the way to the bound, to first order.
+        units. |g_i| d_i is the decrease of f on the way to the bound, to first order. g is 0 for
+        held variables, also for a root whose slope is infinite at its bound.
         """
         size = abs(g)
-        # Finite, because 0 times the infinite slope of a root at its bound is 0 here.
-        weight = size.clip(1.0, library(g).finfo(g.dtype).max)
-        return library(g).minimum(size, abs(step) * weight)
+        distance = clip(abs(step), None, 1.0)  # more makes no difference, and might overflow
+        return library(g).minimum(size, distance * clip(size, 1.0, None))
 
     def checksum(self) -> int:
         """A number that differs between boxes."""

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from firstish.bounds.box import Box
-from firstish.linalg import Vector, as_array, as_tensor, clip, count, library, norm, same
+from firstish.linalg import Vector, as_array, as_tensor, clip, count, norm, same, without
 
 
 class Room(NamedTuple):
@@ -47,16 +47,18 @@ class Room(NamedTuple):
     @classmethod
     def _at(cls, x: Vector, full: Vector, box: Box) -> Room:
         low, high = box.room(x)
-        g, held, free, optimality = full, box.held(x, full), None, None
+        descent = -full
+        step = clip(descent, low, high)
+        if box.fixed is None and same(step, descent):  # far from all bounds
+            return cls(x, full, full, descent, low, high, None, 0, None)
+        g, held, free, optimality = full, box.held(step, full), None, None
         active = count(held)
         if active:
             free = ~held
-            g = library(g).where(held, 0.0, g)
-        descent = -g
-        step = clip(descent, low, high)
+            g = without(g, held)
+            descent = -g
         if not same(step, descent):
-            with np.errstate(all="ignore"):  # as torch does
-                optimality = norm(box.projected_gradient(step, g))
+            optimality = norm(box.projected_gradient(step, g))
         return cls(x, full, g, descent, low, high, free, active, optimality)
 
     def as_arrays(self) -> Room:

@@ -169,9 +169,10 @@ class LazyStep(ProposingMethod[LazyState]):
     and x.
 
     The factor tau that rescales the older pairs is at most 1, except after five steps in a row that
-    were cut below 0.3: B is then too large everywhere, and a tau above 1 shrinks it. Otherwise c
-    makes up for a B that is too large: 1/c is the curvature found along the steps over the expected
-    one, in the geometric mean over about the last twenty; c is at most 1. It is the row's scale.
+    were cut below 0.3: B is then too large everywhere, and a tau above 1 shrinks it. So does its
+    square root while variables are held at bounds (docs/bounds.md). Otherwise c makes up for a B
+    that is too large: 1/c is the curvature found along the steps over the expected one, in the
+    geometric mean over about the last twenty; c is at most 1. It is the row's scale.
 
     docs/beyond.md has the formulas and the measurements behind these choices.
 
@@ -324,7 +325,9 @@ class LazyStep(ProposingMethod[LazyState]):
         if last is not None and isinstance(pairs, Pairs) and type(last.step) is np.ndarray:
             pairs = InverseHessian.of(pairs)
         if isinstance(pairs, InverseHessian):
-            return pairs if last is None else pairs.plus(last, self._tau(last, state)), None
+            if last is not None:
+                pairs = pairs.plus(last, self._tau(last, state, point.active))
+            return pairs, None
         most, full = self._room(point.x)
         if point.active:
             most = min(most, most_pairs(point.x.numel()))
@@ -336,15 +339,16 @@ class LazyStep(ProposingMethod[LazyState]):
             dense = type(last.step) is np.ndarray
             return InverseHessian.first(last) if dense else Pairs.first(last), None
         v = point.room.descent if isinstance(point, BoundedPoint) else point.grad
-        pairs = pairs.plus(last, self._tau(last, state), most, v)
+        pairs = pairs.plus(last, self._tau(last, state, point.active), most, v)
         return pairs, None if known is None else known.plus_newest(pairs)
 
-    def _tau(self, last: Pair, state: LazyState) -> float:
-        """By what the new pair rescales the others."""
+    def _tau(self, last: Pair, state: LazyState, active: int | None) -> float:
+        """By what the new pair rescales the others; `active` variables are held at bounds."""
         if not self.self_scaled or state.expected <= 0:
             return 1.0
-        largest = math.inf if state.cuts >= DEEP_CUTS else 1.0
-        tau = min(last.curvature / state.expected, largest)
+        tau = last.curvature / state.expected
+        if tau > 1:
+            tau = math.sqrt(tau) if active else tau if state.cuts >= DEEP_CUTS else 1.0
         return tau if 0 < tau < math.inf else 1.0
 
     def _excess(self, last: Pair | None, state: LazyState) -> float:

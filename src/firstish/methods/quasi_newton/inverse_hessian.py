@@ -73,7 +73,8 @@ class InverseHessian:
             h /= tau
         if self.B.size <= SERIAL:
             both = np.array((s, h))
-            B = (self.B if tau == 1.0 else self.B / tau) - both.T.dot(both[::-1])
+            B = both.T.dot(both[::-1])
+            np.subtract(self.B if tau == 1.0 else self.B / tau, B, out=B)
         else:  # without writing the matrices in between
             left, right = torch.from_numpy(s), torch.from_numpy(h)
             half = torch.from_numpy(self.B).addr(left, right, beta=1 / tau, alpha=-1)
@@ -95,6 +96,8 @@ class InverseHessian:
         if len(others) > max(MANY, len(v) - len(others)):
             return self._by_block(free, v)
         found = _product(self.B, v)
+        if len(others) == 1:
+            return _without_one(found, self.B[others[0]], others[0])
         rows = self.B.take(others, 0)
         weights = _solved(rows.take(others, 1), found.take(others))
         if weights is None:
@@ -123,6 +126,15 @@ class InverseHessian:
         return self.scale
 
 
+def _without_one(found: Array, row: Array, i: int) -> Array:
+    """The Schur complement where one variable is not free, from B v and its row of B."""
+    if not row[i]:
+        return np.full_like(found, np.nan)
+    found -= row * (found[i] / row[i])
+    found[i] = 0.0
+    return found
+
+
 def _updated_inverse(H: Array, new: Pair, tau: float) -> Array:
     """tau (H - H s s^T H/<s,Hs>) + y y^T/<s,y> of the pair: the inverse of the updated B."""
     s, y = torch.from_numpy(new.step), torch.from_numpy(new.change)
@@ -133,8 +145,6 @@ def _updated_inverse(H: Array, new: Pair, tau: float) -> Array:
 
 def _solved(matrix: Array, v: Array) -> Array | None:
     """The solution of a linear system; None if it is singular."""
-    if matrix.size == 1:
-        return v / matrix[0] if matrix[0, 0] else None
     if matrix.size > SERIAL:
         found, info = torch.linalg.solve_ex(torch.from_numpy(matrix), torch.from_numpy(v))
         return None if info.item() else found.numpy()
