@@ -1,6 +1,6 @@
 """Bounds: oracle calls and seconds of ours, SciPy's and a change of variables.
 
-    .venv/bin/python benchmarks/bounds.py [--budget 4000] [--only NAME] [--minima]
+    .venv/bin/python benchmarks/bounds.py [--budget 4000] [--held-out] [--only NAME] [--minima]
 
 A case is a problem and a start; problems that are not convex have twenty starts. Two tables, each
 for the cases held out and the others, say what a solver takes until a case is solved:
@@ -13,9 +13,9 @@ for the cases held out and the others, say what a solver takes until a case is s
 
 `calls` and `secs` are geometric means over the cases of a solver's cost over that of L-BFGS-B; a
 failure is charged twice the budget, and the seconds of as many calls. `both` is the mean of the
-calls over the cases that both solve. Seconds are of this process, the runs of a case one after the
-other; `--repeats` takes the median of several. A solver that is not run on large problems
-(`bounded/solvers.py`) is compared on those it is run on.
+calls over the cases that both solve, `all` that over the three values of tau. Seconds are of this
+process, the runs of a case one after the other; `--repeats` takes the median of several. A solver
+that is not run on large problems (`bounded/solvers.py`) is compared on those it is run on.
 
 A third table counts which of two solvers ends lower, where their lowest values differ by more than
 1e-4 (f0 - f_ref). `--minima` prints, for the cases where the lazy step and L-BFGS-B differ, the
@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import statistics
 import warnings
 from collections.abc import Callable
@@ -76,7 +77,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1, help="for the median of seconds")
     parser.add_argument("--only", default="", help="problems with this in their name, or in a list")
     parser.add_argument("--solvers", default="", help="a list, separated by semicolons")
-    parser.add_argument("--not-held-out", action="store_true", help="for development")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--held-out", action="store_true", help="only the problems held out")
+    part.add_argument("--not-held-out", action="store_true", help="only the others")
     parser.add_argument("--minima", action="store_true", help="what kind of points runs end in")
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -85,7 +88,8 @@ def main() -> None:
     names = [
         name
         for name in PROBLEMS
-        if any(word in name for word in words) and not (args.not_held_out and held_out(name))
+        if any(word in name for word in words)
+        and not (args.held_out if not held_out(name) else args.not_held_out)
     ]
     chosen = args.solvers.split(";") if args.solvers else list(SOLVERS)
     cases: dict[str, list[Case]] = {
@@ -151,9 +155,10 @@ def _tables(kind: str, held: bool, cases: list[Case], solvers: list[str]) -> Non
     for rule in ("value", "stationary"):
         print(f"\n{rule}: {len(cases)} {kind}cases {'held out' if held else 'not held out'}")
         heads = (f"{f'to {tau:g}: solved':>17}{'calls':>7}{'secs':>6}{'both':>6}" for tau in TAUS)
-        print(f"{'':22}" + "".join(heads))
+        print(f"{'':22}" + "".join(heads) + "  all: calls  secs")
         for solver in solvers:
-            print(f"{solver:22}" + "".join(_cell(cases, rule, solver, i) for i in range(len(TAUS))))
+            cells = "".join(_cell(cases, rule, solver, i) for i in range(len(TAUS)))
+            print(f"{solver:22}{cells}{_mean(cases, rule, solver)}")
     print(f"\nlowest value against {BASE}:")
     for solver in solvers:
         ends = [_lower(case, solver, BASE) for case in cases if solver in case.lowest]
@@ -162,15 +167,33 @@ def _tables(kind: str, held: bool, cases: list[Case], solvers: list[str]) -> Non
         )
 
 
+Pairs = list[tuple[Cost, Cost]]
+
+
+def _pairs(cases: list[Case], rule: str, solver: str, i: int) -> Pairs:
+    """What each case cost the solver and the one compared with."""
+    return [(c.costs[rule][solver][i], c.costs[rule][BASE][i]) for c in cases if solver in c.lowest]
+
+
+def _ratios(pairs: Pairs) -> tuple[float, float]:
+    """Of calls and of seconds."""
+    calls = ratio([a.calls for a, _ in pairs], [b.calls for _, b in pairs])
+    return calls, ratio([a.seconds for a, _ in pairs], [b.seconds for _, b in pairs])
+
+
+def _mean(cases: list[Case], rule: str, solver: str) -> str:
+    """The ratios in the geometric mean over the cases and all of `TAUS`."""
+    pairs = [pair for i in range(len(TAUS)) for pair in _pairs(cases, rule, solver, i)]
+    calls, seconds = _ratios(pairs) if pairs else (math.nan, math.nan)
+    return f"{calls:12.2f}{seconds:6.2f}"
+
+
 def _cell(cases: list[Case], rule: str, solver: str, i: int) -> str:
-    pairs = [
-        (c.costs[rule][solver][i], c.costs[rule][BASE][i]) for c in cases if solver in c.lowest
-    ]
+    pairs = _pairs(cases, rule, solver, i)
     if not pairs:
         return f"{'-':>17}{'-':>7}{'-':>6}{'-':>6}"
     solved = f"{sum(a.solved for a, _ in pairs)} of {len(pairs)}"
-    calls = ratio([a.calls for a, _ in pairs], [b.calls for _, b in pairs])
-    seconds = ratio([a.seconds for a, _ in pairs], [b.seconds for _, b in pairs])
+    calls, seconds = _ratios(pairs)
     both = [(a.calls, b.calls) for a, b in pairs if a.solved and b.solved]
     alike = f"{ratio(*zip(*both, strict=True)):6.2f}" if both else f"{'-':>6}"
     return f"{solved:>17}{calls:7.2f}{seconds:6.2f}{alike}"

@@ -47,6 +47,11 @@ LINEAR = (
     "the data: methods with many trials spend fewer seconds a call."
 )
 
+MEMORY = {
+    "imagenette-resnet": " `MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000` was set, so "
+    "that freed memory is used again at once; this changes only seconds."
+}
+
 LINEARS = ("digits-logistic", "cifar10-logistic", "mushrooms")
 
 
@@ -184,8 +189,9 @@ def published(problem: str) -> list[str]:
     """How the page is made of records that have been published."""
     return [
         "",
-        "Each method was run in a folder of its own: a grid with `--budget 10000`, its winner on "
-        "with `--resume` and the whole budget. From the rows that were kept:",
+        "Each method was run in a folder of its own: a grid with "
+        f"`--budget {get(problem).budget // 10}`, its winner on with `--resume` and the whole "
+        f"budget.{MEMORY.get(problem, '')} From the rows that were kept:",
         "",
         "```sh",
         f"python benchmarks/records.py unpack benchmarks/records/{problem} runs/{problem}-whole",
