@@ -1222,8 +1222,8 @@ FAULTS = [
     Fault(
         "held-variables-move",
         "bounds/box.py",
-        "low = (x == lower) & (g > 0)",
-        "low = (x == lower) & (g > g)",
+        "held = (step == 0) & (g != 0)",
+        "held = (step == 0) & (g != g)",
         "the scale is that of all variables, not of the free ones",
         BOX + "test_the_paper_s_properties_hold_on_the_free_variables",
     ),
