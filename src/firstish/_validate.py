@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
+from types import FunctionType
 
 
 def check_number(call: str, name: str, value: object) -> None:
@@ -52,6 +53,9 @@ def check_arguments(
 
     `name` is what errors call it, and `remedy` a sentence.
     """
+    code = fun.__code__ if isinstance(fun, FunctionType) else None
+    if code is not None and code.co_argcount == len(arguments) and not code.co_kwonlyargcount:
+        return  # quicker than its signature
     try:
         signature = inspect.signature(fun)
     except (TypeError, ValueError):  # some built-in functions have none

@@ -553,6 +553,24 @@ class TestProjectedGradient:
         assert room.g.tolist() == [0, 2]
         assert room.optimality == 1  # of the second: 0.5 to the bound, times its slope
 
+    @pytest.mark.parametrize("method", ["lazy", "CGMR", "plane"])
+    @pytest.mark.parametrize("size", [1e-200, 1e160, 1e300])
+    @pytest.mark.parametrize("upper", [None, 1, 0.7])
+    def test_a_gradient_of_extreme_size_brings_no_warning(self, method, size, upper):
+        """Warnings are errors here. The first variable is held, and the last bounds are active."""
+        target = torch.tensor([0.9, 0.9, 0.9])
+        result = firstish.minimize(
+            lambda x: size * (((x - target) ** 2).sum() + 4 * x[0]),
+            torch.tensor([0.0, 0.5, 0.5]),
+            bounds=(0, upper),
+            method=method,
+            gtol=0.0,
+            gtol_rel=1e-6,
+        )
+        assert result.success
+        end = 0.9 if upper != 0.7 else 0.7
+        assert result.x.tolist() == pytest.approx([0, end, end], rel=1e-5)
+
     def test_the_message_says_so(self):
         result = firstish.minimize(rosenbrock, [0.1, 0.1], bounds=(0, 0.5))
         assert result.message.startswith("The projected gradient norm is at most gtol.")

@@ -78,9 +78,7 @@ class BoundedPoint(PointView):
     def grad_norm(self) -> float:
         """|g| over the free variables."""
         if self._g_norm is None:
-            g = self.grad
-            # As without bounds where no variable is held, to the bit: arrays are summed otherwise.
-            self._g_norm = norm(g if self.room.free is None else self.room.g)
+            self._g_norm = norm(self.grad)
         return self._g_norm
 
     @property

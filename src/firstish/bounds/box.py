@@ -45,14 +45,13 @@ class Box:
         equal = lower == upper
         low, high = (v if some(library(v).isfinite(v)) else None for v in (lower, upper))
         with np.errstate(all="ignore"):  # as torch does
-            inner = _moved(low, CLOSE), _moved(high, -CLOSE)
-            outer = _moved(low, -CLOSE), _moved(high, CLOSE)
+            (low_up, low_down), (high_up, high_down) = _around(low), _around(high)
         for name, value in (
             ("is_short", short),
             ("fixed", equal if some(equal) else None),
             ("_ends", (low, high)),
-            ("_inner", inner),
-            ("_outer", outer),
+            ("_inner", (low_up, high_down)),
+            ("_outer", (low_down, high_up)),
         ):
             object.__setattr__(self, name, value)
 
@@ -121,9 +120,10 @@ class Box:
         return zlib.crc32(torch.cat([self.lower, self.upper]).cpu().numpy().tobytes())
 
 
-def _moved(bound: Vector | None, ulps: int) -> Vector | None:
-    """The bounds, each moved by so many units in the last place; infinite ones stay."""
+def _around(bound: Vector | None) -> Ends:
+    """The bounds a few units in the last place higher, and lower; infinite ones stay."""
     if bound is None:
-        return None
+        return None, None
     xp = library(bound)
-    return bound + xp.where(xp.isinf(bound), 0.0, abs(bound)) * (ulps * xp.finfo(bound.dtype).eps)
+    few = xp.where(xp.isinf(bound), 0.0, abs(bound)) * (CLOSE * xp.finfo(bound.dtype).eps)
+    return bound + few, bound - few

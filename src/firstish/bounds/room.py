@@ -58,7 +58,8 @@ class Room(NamedTuple):
             g = without(g, held)
             descent = -g
         if not same(step, descent):
-            optimality = norm(box.projected_gradient(step, g))
+            # A tensor, also of few entries: NumPy warns where a dot overflows.
+            optimality = norm(as_tensor(box.projected_gradient(step, g)))
         return cls(x, full, g, descent, low, high, free, active, optimality)
 
     def as_arrays(self) -> Room:

@@ -346,17 +346,15 @@ def graph_eps(loss: Tensor) -> float:
 
     The dtypes of a node are an undocumented attribute; without it only that of the loss is known.
     """
-    found, seen, waiting = torch.finfo(loss.dtype).eps, set(), [loss.grad_fn]
+    dtypes, seen, waiting = {loss.dtype}, set(), [loss.grad_fn]
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        for dtype in _dtypes(node):
-            if dtype.is_floating_point:
-                found = max(found, torch.finfo(dtype).eps)
+        dtypes.update(_dtypes(node))
         waiting += [parent for parent, _ in node.next_functions]
-    return found
+    return max(torch.finfo(dtype).eps for dtype in dtypes if dtype.is_floating_point)
 
 
 def _dtypes(node: Any) -> list[torch.dtype]:
