@@ -341,8 +341,10 @@ class _Judge:
             return Verdict(3, text, None, "no tuned method was run")
         peaks = ", ".join(f"{name} {peak:.2f}" for name, peak in told.items())
         detail = f"highest f of the first quarter over f at the start: {peaks}"
-        holds = all(peak > 1.0 for peak in told.values())
-        return Verdict(3, text, holds, detail)
+        missing = [key for key in keys if key not in self.lines]
+        detail += f"; not run: {', '.join(missing)}" if missing else ""
+        rose = [*(peak > 1.0 for peak in told.values()), *(None for _ in missing)]
+        return Verdict(3, text, _every(rose), detail)
 
     def mushrooms(self) -> Iterator[Verdict]:
         text = "A fixed α⁰ either backtracks a lot or creeps; the scaled gradient next to never."
@@ -439,13 +441,15 @@ class _Judge:
             for key, line in self.lines.items()
             if key in PAPERS and line.outcome.get("oracle_calls") and line.outcome.get("seconds")
         }
+        waiting = [key for key in PAPERS if key not in self.lines]
         if len(paces) > 1:
             expected = "Seconds agree with calls" if kind != "resnet" else (
                 "Seconds agree less with calls"
             )  # fmt: skip
             least, most = min(paces, key=paces.__getitem__), max(paces, key=paces.__getitem__)
             spread = paces[most] / paces[least]
-            holds = (spread <= ABOUT) == (kind != "resnet")
+            agree = spread <= ABOUT
+            holds = None if agree and waiting else agree == (kind != "resnet")  # it can only grow
             detail = f"a call of {most} took {spread:.2f}× one of {least}"
             yield Verdict(8, f"{expected}.", holds, detail)
         adam = self.lines.get("adam")
