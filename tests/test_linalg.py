@@ -36,6 +36,13 @@ def test_a_long_float32_dot_makes_no_float64_copy_of_the_vector(monkeypatch):
     assert max(sizes) == linalg.BLOCK
 
 
+def test_a_long_float32_dot_of_infinite_entries_is_nan(monkeypatch):
+    monkeypatch.setattr(linalg, "BLOCK", 2)
+    v = torch.tensor([math.inf, 1.0, -math.inf], dtype=torch.float32)
+    assert math.isnan(linalg.dot(v, torch.ones(3, dtype=torch.float32)))
+    assert linalg.norm(v) == math.inf
+
+
 @pytest.mark.parametrize("make", [torch.tensor, np.array])
 def test_entries_are_left_out_also_if_they_are_infinite(make):
     v, mask = make([1.0, math.inf, math.nan]), make([False, True, True])

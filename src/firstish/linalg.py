@@ -57,9 +57,9 @@ def dot(a: Vector, b: Vector) -> float:
     if a.dtype is float64 and b.dtype is float64:
         inner: float = a.dot(b).item()
         return inner
-    if a.is_cpu and a.numel() > BLOCK:
-        blocks = zip(a.split(BLOCK), b.split(BLOCK), strict=True)
-        return math.fsum(_wide_dot(u, v) for u, v in blocks)
+    if type(a) is Tensor and a.is_cpu and a.numel() > BLOCK:  # a sharded vector is another type
+        blocks = zip(torch.split(a, BLOCK), torch.split(b, BLOCK), strict=True)
+        return sum((_wide_dot(u, v) for u, v in blocks), start=0.0)
     return _wide_dot(a, b)
 
 
