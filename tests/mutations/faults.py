@@ -31,6 +31,7 @@ RESTORE = "tests/mutations/test_restore.py::"
 SHARDED = "tests/objectives/sharded/test_sharded.py::"
 LINEAR = "tests/objectives/linear/test_linear_model.py::"
 PASSES = "tests/objectives/linear/test_linear_passes.py::"
+BACKWARD = "tests/objectives/test_backward.py::"
 TRAINERS = "tests/test_trainers.py::"
 SCIPY = "tests/scipy/test_scipy_method.py::"
 OTHER_VARIABLES = "tests/sklearn/test_substituted.py::"
@@ -380,6 +381,30 @@ FAULTS = [
         COST + "test_no_iteration_starts_once_the_budget_is_spent",
     ),
     # objectives/
+    Fault(
+        "gradient-graph-not-kept",
+        "objectives/autograd.py",
+        "return _direct(loss, leaves, retain_graph)",
+        "return _direct(loss, leaves, False)",
+        "the graph freed although it is needed again",
+        BACKWARD + "test_leaves_that_are_not_used_and_grad_fields_left_alone",
+    ),
+    Fault(
+        "engine-at-import",
+        "objectives/autograd.py",
+        "class AutogradObjective(ABC):",
+        "_engine_works()\n\n\nclass AutogradObjective(ABC):",
+        "a backward pass at import, after which forked processes beside a GPU can run none",
+        BACKWARD + "test_importing_runs_no_backward_pass",
+    ),
+    Fault(
+        "engine-not-tried",
+        "objectives/autograd.py",
+        "return right and none is None and x.grad is None",
+        "return True",
+        "an engine that returns something else taken for the right one",
+        BACKWARD + "test_an_engine_that_returns_something_else",
+    ),
     Fault(
         "decay-missing-in-the-product",
         "objectives/autograd.py",
