@@ -50,7 +50,7 @@ class Used(NamedTuple):
     arrays: tuple[Array, Array] | None = None
 
 
-@dataclass  # not frozen: made once per iteration
+@dataclass(frozen=True)
 class LazyState:
     """The point before, the pairs until then, and what they said of the step from it.
 
@@ -108,7 +108,7 @@ class LazyState:
             free, table = (None, None) if known is None else (known.free, _bytes(known.table))
             R, numbers = _bytes(pairs.R), (pairs.stretches, pairs.taus)
             state = cls(x, g, expected, pairs.S, pairs.Y, R, *numbers, cuts, excess, free, table)
-        state.used = used  # type: ignore[misc]  # a class variable, so that it is no field
+        object.__setattr__(state, "used", used)
         return state
 
     def free_products(self) -> FreeProducts | None:
