@@ -113,6 +113,7 @@ class ScaledGD(Optimizer):
     # With it a GradScaler sets `found_inf` and calls `step`, which raises with advice.
     _step_supports_amp_scaling = True
     _own: OwnGrads
+    _constructed = False  # True once all groups that the constructor got were added
     _times_moved = 0  # how often the parameters were changed between steps
 
     def __init__(
@@ -154,6 +155,7 @@ class ScaledGD(Optimizer):
         Layout(self._trainable(), "ScaledGD(params)")
         warn_of_own_loss()
         self._move_inside()
+        self._constructed = True
         if self._first_step() < _LIKE_A_RATE:
             self._warn_of_rate(lr, "Leave it at 1.0.")
 
@@ -337,7 +339,10 @@ class ScaledGD(Optimizer):
         return now
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group; raise if it has settings of other optimizers."""
+        """Add a group; raise if it has settings of other optimizers, or wrong bounds.
+
+        Parameters outside of its bounds are moved to them, with a warning.
+        """
         foreign = _foreign(param_group)
         if foreign is not None:
             raise ValueError(f"{foreign} (In a parameter group.)")
@@ -345,6 +350,12 @@ class ScaledGD(Optimizer):
             if name != "bounds" and closest(name, ["bounds"]):
                 raise ValueError(f"A parameter group of `ScaledGD` has {name!r}: use 'bounds'.")
         super().add_param_group(param_group)
+        if self._constructed:
+            try:
+                self._move_inside()
+            except (TypeError, ValueError):
+                self.param_groups.pop()
+                raise
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume: the next step is the same to the bit as without the interruption."""

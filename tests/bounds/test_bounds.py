@@ -685,6 +685,26 @@ class TestScaledGD:
         assert b.tolist() == [2, 2]
         assert optimizer.last_step.active == 4
 
+    def test_a_group_added_later_is_treated_like_the_first_ones(self):
+        a, b = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+        optimizer = firstish.ScaledGD([a])
+        with pytest.warns(UserWarning, match=r"moved them to the bounds \(params\[1\]\[0\] is 1"):
+            optimizer.add_param_group({"params": [b], "bounds": (0, 0.5)})
+        assert b.tolist() == [0.5, 0.5]
+        optimizer.step(lambda: ((a + 1) ** 2).sum() + ((b - 3) ** 2).sum())
+        assert b.tolist() == [0.5, 0.5]
+        assert optimizer.last_step.active == 2
+
+    @pytest.mark.parametrize("bounds", [(1, 0), (math.nan, 1), ([0, 0, 0], None), "junk"])
+    def test_wrong_bounds_of_a_group_added_later_leave_the_optimizer_as_it_was(self, bounds):
+        a, b = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+        optimizer = firstish.ScaledGD([a])
+        with pytest.raises((TypeError, ValueError), match=r"[Bb]ounds"):
+            optimizer.add_param_group({"params": [b], "bounds": bounds})
+        optimizer.step(lambda: ((a + 1) ** 2).sum() + ((b - 3) ** 2).sum())
+        assert b.tolist() == [1, 1]
+        assert len(optimizer.param_groups) == 1
+
     def test_the_steps_are_those_of_minimize(self):
         start = torch.tensor([-0.5, 0.2, 0.3])
         x = torch.nn.Parameter(start.clone())
