@@ -220,6 +220,25 @@ def test_a_search_that_cannot_move_any_more_ends_the_run_with_that_reason(least)
     assert result.grad_norm < 1e-12
 
 
+@pytest.mark.parametrize(("trials", "steps"), [(None, 100), (1, 100), (10, 10), (30, 4)])
+def test_steps_without_progress_count_by_their_trials(trials, steps):
+    class Idle:
+        """Back and forth between two points with the same value."""
+
+        order = 1
+
+        def init(self, point):
+            return 1
+
+        def step(self, point, state):
+            record = firstish.Step(step_size=1.0, trials=trials)
+            return point.at(-point.x, 1), record, state + 1
+
+    result = minimize(lambda x: (x**2).sum(), START, method=Idle())
+    assert result.status is Status.ROUNDING
+    assert result.iterations == steps
+
+
 class WrongSign(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

@@ -24,7 +24,7 @@ from firstish.objectives.global_state import limit_threads_after_fork
 from firstish.result import Entry, Status
 
 _ENDLESS = 2.0**50  # a step size: fifty times, a step twice as long was better
-_IDLE = 100  # steps in a row without a change of f beyond rounding or a lower |g|
+_IDLE = 100  # trials of steps in a row without a change of f beyond rounding or a lower |g|
 
 _FAILED = {Failure.STATIONARY: Status.CONVERGED, Failure.ROUNDING: Status.ROUNDING}
 
@@ -112,7 +112,7 @@ class Snapshot:
     value_before: float = inf  # f one iteration earlier, for `ftol`
     first_norm: float | None = None  # |g| at the start of the run, for `gtol_rel`
     lowest_norm: float = inf  # the lowest |g| so far
-    idle: int = 0  # steps in a row without progress
+    idle: int = 0  # trials of the last steps, without progress
 
 
 class Run:
@@ -210,7 +210,8 @@ class Run:
         if not (isfinite(value) and isfinite(grad_norm)):
             return Status.NON_FINITE
         self._endless = self._falls_on(step, value)
-        self._idle = 0 if self._progress(here, value, grad_norm) else self._idle + 1
+        progress = self._progress(here, value, grad_norm)
+        self._idle = 0 if progress else self._idle + max(1, step.trials or 1)
         self._lowest_norm = min(self._lowest_norm, grad_norm)
         point.accept()
         self.point.release()
