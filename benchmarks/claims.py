@@ -22,6 +22,7 @@ from firstish.problems import get
 
 LEVEL, WIDE, NEXT_TO_NONE = 1.25, 2.0, 0.05
 NEARLY_EVERY, RARE, ABOUT = 0.95, 0.1, 2.0
+SMALL = 100
 
 WORDS = {
     "level": f"calls to the common target within {LEVEL} times of each other",
@@ -31,6 +32,11 @@ WORDS = {
     "nearly every": f"at least {100 * NEARLY_EVERY:g} % of them",
     "rare": f"at most {100 * RARE:g} % of them",
     "about, agree": f"within {ABOUT:g} times",
+    "beats, best": "fewer calls",
+    "small": f"at most 1/{SMALL} of the largest",
+    "swing less": "a smaller ratio of the largest to the smallest scale after ten steps",
+    "exploited": "at least half of the NC steps have α > 1",
+    "unstable early": "f above its start within the first quarter of the run, for each of them",
 }
 
 CLAIMS = {
@@ -277,7 +283,7 @@ class _Judge:
         if not scales or mu is None:
             return Verdict(1, text, None, "CGMR took too few steps" if mu else "μ is not known")
         largest, smallest = mu * max(scales), mu * min(scales)
-        holds = 1 / ABOUT <= largest <= ABOUT and smallest <= largest / 100
+        holds = 1 / ABOUT <= largest <= ABOUT and smallest <= largest / SMALL
         detail = f"after ten steps {smallest:.2g}/μ to {largest:.2g}/μ in {len(scales)} steps"
         return Verdict(1, text, holds, detail)
 
@@ -341,7 +347,7 @@ class _Judge:
             return Verdict(3, text, None, "no tuned method was run")
         peaks = ", ".join(f"{name} {peak:.2f}" for name, peak in told.items())
         detail = f"highest f of the first quarter over f at the start: {peaks}"
-        missing = [key for key in keys if key not in self.lines]
+        missing = [METHODS[key].label for key in keys if key not in self.lines]
         detail += f"; not run: {', '.join(missing)}" if missing else ""
         rose = [*(peak > 1.0 for peak in told.values()), *(None for _ in missing)]
         return Verdict(3, text, _every(rose), detail)
@@ -451,6 +457,8 @@ class _Judge:
             agree = spread <= ABOUT
             holds = None if agree and waiting else agree == (kind != "resnet")  # it can only grow
             detail = f"a call of {most} took {spread:.2f}× one of {least}"
+            kept = "; A·x is kept, so that trials make no pass over the data"
+            detail += kept if kind == "logistic" and not agree else ""
             yield Verdict(8, f"{expected}.", holds, detail)
         adam = self.lines.get("adam")
         if kind == "logistic" and mine and adam and adam.tuning:
@@ -460,7 +468,7 @@ class _Judge:
                 return
             times = adam.tuning["seconds"] / mine.to_gtol.seconds
             calls = adam.tuning["oracle_calls"] / (mine.to_gtol.oracle_calls or 1)
-            detail = f"{times:.0f} in seconds of one core each, {calls:.0f} in calls"
+            detail = f"{times:.1f} in seconds of one core each, {calls:.1f} in calls"
             holds: bool | None = 20 / ABOUT <= times <= 20 * ABOUT
             trials, budget = adam.tuning.get("trials", ()), self.run["budget"]
             spent = max((trial["oracle_calls"] for trial in trials), default=budget)

@@ -28,7 +28,7 @@ from firstish.problems import get
 
 ANSWERS = {True: "holds", False: "**does not hold**", None: "cannot be judged"}
 CAPTIONS = {
-    "main": "Objective, scale and step size; crosses mark negative curvature",
+    "main": "Objective, scale and, on networks, step size; crosses mark negative curvature",
     "pono": "The same with PoNo and its best iterate so far",
     "scalings": "All scalings",
     "cg": "CG alone",
@@ -185,17 +185,31 @@ def missing(summary: Summary) -> list[str]:
     return [parse_choice(key).label for key in wanted if key not in ended]
 
 
-def published(problem: str) -> list[str]:
-    """How the page is made of records that have been published."""
+def commands(run: dict) -> list[str]:
+    """What to type for the same run and its page.
+
+    At the whole budget the step sizes of a grid have a tenth of it, and the winner goes on.
+    """
+    problem, title = run["problem"], name_of(run)
+    page = f"python benchmarks/results.py runs/{title} --out results"
+    if title == problem:
+        return ["```sh", command(run), page, "```"]
+    threads = f"OMP_NUM_THREADS={run['threads']} " if "threads" in run else ""
+    folder = f"--out runs/{title}"
     return [
+        "```sh",
+        command({**run, "budget": run["budget"] // 10}) + f" \\\n    {folder}",
+        f"{threads}firstish run {problem} --resume --budget {run['budget']} {folder}",
+        page,
+        "```",
         "",
-        "Each method was run in a folder of its own: a grid with "
-        f"`--budget {get(problem).budget // 10}`, its winner on with `--resume` and the whole "
-        f"budget.{MEMORY.get(problem, '')} From the rows that were kept:",
+        "The second command goes on with the winners of the grids, and with all other methods. "
+        f"Here each method had a folder of its own.{MEMORY.get(problem, '')} The page from the "
+        "rows that were kept:",
         "",
         "```sh",
-        f"python benchmarks/records.py unpack benchmarks/records/{problem} runs/{problem}-whole",
-        f"python benchmarks/results.py runs/{problem}-whole --out results",
+        f"python benchmarks/records.py unpack benchmarks/records/{problem} runs/{title}",
+        page,
         "```",
     ]
 
@@ -273,11 +287,7 @@ def page(folder: Path, out: Path, note: str) -> Summary:
         *caution(summary),
         *([SMALL, ""] if problem.name.startswith("digits") else []),
         *([note, ""] if note else []),
-        "```sh",
-        command(run),
-        f"python benchmarks/results.py runs/{problem.name} --out results",
-        "```",
-        *(published(problem.name) if title != problem.name else []),
+        *commands(run),
         "",
         f"All methods and grids together took {spent(hours(summary))}.",
         "",
@@ -311,7 +321,8 @@ def crossed(summary: Summary) -> list[str]:
     if not told:
         return []
     lead = (
-        "The lowest f so far of two methods, and the oracle calls at which the lead changed last:"
+        "The lowest f so far of two methods, and the oracle calls at which the lead changed last. "
+        "A method that met the tolerance stops there and keeps its value:"
     )
     return ["## Crossing points", "", lead, "", *(f"- {sentence}" for sentence in told), ""]
 
