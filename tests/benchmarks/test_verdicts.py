@@ -180,7 +180,7 @@ def test_about_twenty_runs_for_a_grid(grid, holds):
     found = verdicts("digits-logistic", [ours, adam], {})
     verdict = found["Tuning Adam took about 20 CGMR runs, in time."]
     assert verdict.holds is holds
-    assert verdict.detail.endswith("10 in calls")
+    assert verdict.detail.endswith("10.0 in calls")
 
 
 @pytest.mark.parametrize(("grid", "holds"), [(9.0, None), (20.0, None), (41.0, False)])
