@@ -113,7 +113,7 @@ def test_unit_steps_and_cases_of_the_mlp():
     units = found["α = 1 at nearly every SPC step of CGMR."]
     assert (units.holds, units.detail) == (
         True,
-        "97 of 99 SPC steps took α = 1; 1 steps of 100 were NC or LPC",
+        "97 of 99 SPC steps took α = 1, the first other one at call 1; 1 steps of 100 were NC or LPC",
     )
     assert found["NC is rare and exploited by forward tracking, LPC never happens."].holds is True
     steps = [*steps, row("LPC")]
