@@ -111,10 +111,9 @@ def test_unit_steps_and_cases_of_the_mlp():
     steps = [row()] * 97 + [row(step_size=0.5)] * 2 + [row("NC", step_size=4.0)]
     found = verdicts("digits-mlp", [], {"cgmr": steps})
     units = found["α = 1 at nearly every SPC step of CGMR."]
-    assert (units.holds, units.detail) == (
-        True,
-        "97 of 99 SPC steps took α = 1, the first other one at call 1; 1 steps of 100 were NC or LPC",
-    )
+    assert units.holds is True
+    others = "the first other one at call 1; 1 steps of 100 were NC or LPC"
+    assert units.detail == f"97 of 99 SPC steps took α = 1, {others}"
     assert found["NC is rare and exploited by forward tracking, LPC never happens."].holds is True
     steps = [*steps, row("LPC")]
     found = verdicts("digits-mlp", [], {"cgmr": steps})
