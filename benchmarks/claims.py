@@ -487,6 +487,6 @@ class _Judge:
         holds = units >= least * len(strong) and (other == 0 or not (pure or least == 1))
         detail = f"{units} of {len(strong)} SPC steps took α = 1"
         cut = next((r["oracle_calls"] for r in strong if r["step_size"] != 1), None)
-        detail += "" if cut is None else f", the first other one at call {cut:,.0f}"
+        detail += "" if cut is None else f", the first exception at call {cut:,.0f}"
         detail += f"; {other} steps of {len(steps)} were NC or LPC"
         return Verdict(claim, text, holds, detail)

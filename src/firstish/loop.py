@@ -24,7 +24,7 @@ from firstish.objectives.global_state import limit_threads_after_fork
 from firstish.result import Entry, Status
 
 _ENDLESS = 2.0**50  # a step size: fifty times, a step twice as long was better
-_IDLE = 100  # trials of steps in a row without a change of f beyond rounding or a lower |g|
+_IDLE = 100  # trials in a row, of steps that neither change f beyond rounding nor lower |g|
 
 _FAILED = {Failure.STATIONARY: Status.CONVERGED, Failure.ROUNDING: Status.ROUNDING}
 
@@ -211,7 +211,7 @@ class Run:
             return Status.NON_FINITE
         self._endless = self._falls_on(step, value)
         progress = self._progress(here, value, grad_norm)
-        self._idle = 0 if progress else self._idle + max(1, step.trials or 1)
+        self._idle = 0 if progress else self._idle + (step.trials or 1)
         self._lowest_norm = min(self._lowest_norm, grad_norm)
         point.accept()
         self.point.release()

@@ -25,7 +25,7 @@ X = torch.linspace(-1.5, 2.0, 7, dtype=torch.float64)
 LOSSES: dict[str, Callable[[Tensor], Tensor]] = {
     "polynomial": lambda x: (x**4 - x).sum(),
     "one entry": lambda x: x.exp()[:1],  # of shape (1,)
-    "half": lambda x: (x.to(torch.float32) ** 2).sum(),
+    "float32": lambda x: (x.to(torch.float32) ** 2).sum(),
     "view": lambda x: x.view(7, 1).matmul(x.view(1, 7)).trace(),
     "checkpointed": checkpointed,
     "in its own graph": lambda x: torch.autograd.grad((x**3).sum(), x, create_graph=True)[0].sum(),

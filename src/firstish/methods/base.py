@@ -17,7 +17,7 @@ class Failure(Enum):
     LINE_SEARCH = "no trial of the line search was accepted"
     GRADIENT = (
         "f did not fall as its gradient says, at any step size: check the gradient, and the loss "
-        "for a kink or a jump, or large terms that cancel"
+        "for a kink, a jump or large terms that cancel"
     )
     NON_FINITE = (
         "f was not finite at any trial: check the loss for an overflow, and for a logarithm or "

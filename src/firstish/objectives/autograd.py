@@ -77,9 +77,9 @@ def gradient(
     """The gradient with respect to each leaf; None where the loss does not depend on it.
 
     The Python layer of `torch.autograd.grad` prepares for batched gradients, symbolic shapes,
-    subclasses of tensors and compiled backward passes on other devices: 20 microseconds, a
-    twentieth of an iteration on a small function. For plain tensors on the CPU the engine below it
-    is called. That is not public: a trial decides, once.
+    subclasses of tensors and compiled backward passes on other devices, which takes as long as
+    part of a small function. For plain tensors on the CPU the engine below it is called directly.
+    The engine is not public: it is tried once, and not used if that fails.
     """
     if not create_graph and type(loss) is Tensor and loss.is_cpu and _engine_works():
         return _direct(loss, leaves, retain_graph)
