@@ -54,6 +54,7 @@ def cut(summary: Summary, calls: float) -> Summary:
             **line.outcome,
             "oracle_calls": rows[line.key][-1]["oracle_calls"],
             "seconds": rows[line.key][-1]["seconds"],
+            "value": rows[line.key][-1]["value"],
         }
         for line in summary.lines
         if rows.get(line.key)

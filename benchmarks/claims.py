@@ -19,6 +19,7 @@ from firstish.experiments.methods import METHODS
 from firstish.experiments.report.curves import best_so_far
 from firstish.experiments.report.summary import Line, Summary
 from firstish.problems import get
+from firstish.result import Status
 
 LEVEL, WIDE, NEXT_TO_NONE = 1.25, 2.0, 0.05
 NEARLY_EVERY, RARE, ABOUT = 0.95, 0.1, 2.0
@@ -212,14 +213,47 @@ def judge(summary: Summary) -> list[Verdict]:
     return [*claims(), *common]
 
 
+def _judged(lines: Iterable[Line]) -> dict[str, str]:
+    """The keys of the lines that are judged, and the name under which each is.
+
+    Of a tuned method that was run with several step sizes (`adam`, the winner of a grid, and
+    `adam@1e-05`) the best one stands for the method, by the rule of a grid: fewest calls to the
+    tolerance, or else the lowest final objective. So does a single one that was given, as
+    `adam@paper` where no grid was run.
+    """
+    names: dict[str, list[Line]] = {}
+    for line in lines:
+        names.setdefault(_name(line), []).append(line)
+    judged: dict[str, str] = {}
+    for name, same in names.items():
+        if len(same) == 1 or name in TUNED:
+            judged[min(same, key=_rank).key] = name
+        else:  # as line searches with several first steps
+            judged |= {line.key: line.key for line in same}
+    return judged
+
+
+def _name(line: Line) -> str:
+    """Of the method, without a step size that was given."""
+    return line.key.split("@")[0]
+
+
+def _rank(line: Line) -> tuple[float, float]:
+    """Those that met the tolerance first, by calls; then by the final objective."""
+    if line.to_gtol.oracle_calls is not None:
+        return line.to_gtol.oracle_calls, 0.0
+    value = line.outcome.get("value")
+    return math.inf, value if value is not None and math.isfinite(value) else math.inf
+
+
 class _Judge:
     def __init__(self, summary: Summary) -> None:
-        # A step size that was given (adam@paper) stands for the method where no grid was run.
-        names = {line.key: line.key.split("@")[0] for line in summary.lines}
-        alone = {k: n for k, n in names.items() if k == n or list(names.values()).count(n) == 1}
-        lines = [replace(line, key=alone.get(line.key, line.key)) for line in summary.lines]
-        self.lines = {line.key: line for line in lines}
-        self.rows = {alone.get(key, key): rows for key, rows in summary.rows.items()}
+        names = _judged(summary.lines)
+        lines = {line.key: line for line in summary.lines}
+        self.lines = {name: replace(lines[key], key=name) for key, name in names.items()}
+        others = lines.keys() - names.keys()
+        self.rows = {names.get(k, k): rows for k, rows in summary.rows.items() if k not in others}
+        self.adams = [line for line in summary.lines if _name(line) == "adam"]
         self.run = summary.run
         self.problem = get(summary.run["problem"])
 
@@ -386,7 +420,7 @@ class _Judge:
         yield self._larger(lead)
         yield self._monotone()
         yield from self._resets(lead)
-        yield from self._time(kind, lead)
+        yield from self._time(kind)
 
     def _larger(self, lead: str) -> Verdict:
         text = "The alternation's scales are far larger than those of CG, MR or GM alone."
@@ -440,8 +474,7 @@ class _Judge:
             holds = _every(told) if len(told) == 2 else None
             yield Verdict(7, text, holds, f"{calls}; f reached: {best}")
 
-    def _time(self, kind: str, lead: str) -> Iterator[Verdict]:
-        mine = self.lines.get(lead)
+    def _time(self, kind: str) -> Iterator[Verdict]:
         paces = {
             line.label: line.outcome["seconds"] / line.outcome["oracle_calls"]
             for key, line in self.lines.items()
@@ -460,22 +493,34 @@ class _Judge:
             kept = "; A·x is kept, so that trials make no pass over the data"
             detail += kept if kind == "logistic" and not agree else ""
             yield Verdict(8, f"{expected}.", holds, detail)
-        adam = self.lines.get("adam")
-        if kind == "logistic" and mine and adam and adam.tuning:
-            text = "Tuning Adam took about 20 CGMR runs, in time."
-            if mine.to_gtol.seconds is None:
-                yield Verdict(8, text, None, "CGMR did not reach its tolerance within the budget")
-                return
-            times = adam.tuning["seconds"] / mine.to_gtol.seconds
-            calls = adam.tuning["oracle_calls"] / (mine.to_gtol.oracle_calls or 1)
-            detail = f"{times:.1f} in seconds of one core each, {calls:.1f} in calls"
-            holds: bool | None = 20 / ABOUT <= times <= 20 * ABOUT
-            trials, budget = adam.tuning.get("trials", ()), self.run["budget"]
-            spent = max((trial["oracle_calls"] for trial in trials), default=budget)
-            if spent < budget / 2:  # then the whole grid would have cost more
-                holds = False if times > 20 * ABOUT else None
-                detail = f"more than {detail}, at {spent:,.0f} calls for each step size"
-            yield Verdict(8, text, holds, detail)
+        if kind == "logistic":
+            yield from self._grid()
+
+    def _grid(self) -> Iterator[Verdict]:
+        text = "Tuning Adam took about 20 CGMR runs, in time."
+        ours = self.lines.get("cgmr")
+        tuning = next((line.tuning for line in self.adams if line.tuning), None)
+        if ours is None or tuning is None:
+            return
+        if ours.to_gtol.seconds is None:
+            yield Verdict(8, text, None, "CGMR did not reach its tolerance within the budget")
+            return
+        longer = {line.rate: line.outcome for line in self.adams}
+        trials = [
+            max(trial, longer.get(trial["rate"], trial), key=lambda run: run["oracle_calls"])
+            for trial in tuning["trials"]
+        ]
+        times = sum(trial["seconds"] for trial in trials) / ours.to_gtol.seconds
+        calls = sum(trial["oracle_calls"] for trial in trials) / (ours.to_gtol.oracle_calls or 1)
+        detail = f"{times:.1f} in seconds of one core each, {calls:.1f} in calls"
+        holds: bool | None = 20 / ABOUT <= times <= 20 * ABOUT
+        short = (t for t in trials if t["status"] == Status.MAX_ORACLE_CALLS.name)
+        cut = [t["oracle_calls"] for t in short if t["oracle_calls"] < self.run["budget"]]
+        if cut:  # the whole grid would have cost more
+            holds = False if times > 20 * ABOUT else None
+            detail = f"more than {detail}; {len(cut)} of {len(trials)} step sizes were given up "
+            detail += f"after {max(cut):,.0f} calls"
+        yield Verdict(8, text, holds, detail)
 
     def _units(self, claim: int, text: str, key: str, least: float, pure: bool = False) -> Verdict:
         steps = self.steps(key)

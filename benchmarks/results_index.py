@@ -87,7 +87,9 @@ def _rules() -> list[str]:
         "them met it; the other, if it did not, counts with all the calls that it spent (*more "
         "than*, *less than*). If neither met it, or that bound does not decide, the target is the "
         "lowest f that both reached. No other method affects the comparison. A method that is "
-        "ahead is not level: such a row says which one is ahead.",
+        "ahead is not level: such a row says which one is ahead. Of a tuned method that was run "
+        "to the end with several step sizes, the best is judged, by the rule of a grid: fewest "
+        "calls to the tolerance, or else the lowest f at the end.",
         "",
         "*Level*, *wide margin* and *next to no* were fixed before all runs; the other words and "
         "this choice of the target after some short runs. It matters: to "

@@ -78,3 +78,4 @@ def test_a_run_is_cut_at_calls():
     assert [r["oracle_calls"] for r in early.rows["cgmr"]] == [1, 10, 40]
     assert (early.lowest, early.lines[0].best) == (1.0, 1.0)
     assert early.lines[0].outcome["oracle_calls"] == 40
+    assert early.lines[0].outcome["value"] == 1.0  # by which step sizes are compared

@@ -169,27 +169,87 @@ def test_scales_that_swing_less():
     assert verdicts("digits-logistic", [], rows)[text].holds is False
 
 
-@pytest.mark.parametrize(
-    ("grid", "holds"), [(9.9, False), (10.0, True), (40.0, True), (41.0, False)]
-)
-def test_about_twenty_runs_for_a_grid(grid, holds):
-    assert ABOUT == 2
+def grid(*seconds, status="CONVERGED", calls=40.0):
+    """A grid of step sizes 1, 0.1, ... that took so long each."""
+    trials = [
+        {"rate": 10.0**-k, "seconds": s, "oracle_calls": calls, "status": status, "value": 1.0}
+        for k, s in enumerate(seconds)
+    ]
+    return {"trials": trials, "seconds": sum(seconds), "oracle_calls": calls * len(trials)}
+
+
+def of_a_grid(*adams):
+    """The verdict where CGMR takes a second and 8 calls."""
     ours = replace(line("cgmr", 8), to_gtol=Reached(8, 1.0))
-    adam = replace(line("adam", 3), tuning={"seconds": grid, "oracle_calls": 80})
-    found = verdicts("digits-logistic", [ours, adam], {})
-    verdict = found["Tuning Adam took about 20 CGMR runs, in time."]
+    return verdicts("digits-logistic", [ours, *adams], {})[TUNING]
+
+
+TUNING = "Tuning Adam took about 20 CGMR runs, in time."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "holds"), [(9.9, False), (10.0, True), (40.0, True), (41.0, False)]
+)
+def test_about_twenty_runs_for_a_grid(seconds, holds):
+    assert ABOUT == 2
+    verdict = of_a_grid(replace(line("adam", 3), tuning=grid(seconds - 1, 1.0)))
     assert verdict.holds is holds
     assert verdict.detail.endswith("10.0 in calls")
 
 
-@pytest.mark.parametrize(("grid", "holds"), [(9.0, None), (20.0, None), (41.0, False)])
-def test_a_grid_at_a_smaller_budget_is_a_lower_bound(grid, holds):
-    ours = replace(line("cgmr", 8), to_gtol=Reached(8, 1.0))
-    tuning = {"seconds": grid, "oracle_calls": 80, "trials": [{"oracle_calls": 10.0}]}
-    found = verdicts("digits-logistic", [ours, replace(line("adam", 3), tuning=tuning)], {})
-    verdict = found["Tuning Adam took about 20 CGMR runs, in time."]
+@pytest.mark.parametrize(("seconds", "holds"), [(9.0, None), (20.0, None), (41.0, False)])
+def test_a_grid_at_a_smaller_budget_is_a_lower_bound(seconds, holds):
+    tuning = grid(seconds - 1, 1.0, status="MAX_ORACLE_CALLS")
+    verdict = of_a_grid(replace(line("adam", 3), tuning=tuning))
     assert verdict.holds is holds
     assert verdict.detail.startswith("more than")
+    assert verdict.detail.endswith("2 of 2 step sizes were given up after 40 calls")
+
+
+def test_step_sizes_that_went_on_are_charged_what_they_spent():
+    """The winner of a grid, and another one given, at the whole budget of 2000 calls."""
+    tuning = grid(1.0, 1.0, 1.0, status="MAX_ORACLE_CALLS")
+    spent = {"oracle_calls": 2000.0, "seconds": 20.0, "status": "MAX_ORACLE_CALLS", "value": 0.5}
+    winner = replace(line("adam"), rate=1.0, tuning=tuning, outcome=spent)
+    assert of_a_grid(winner).detail.startswith("more than 22.0 in seconds")
+    given = replace(line("adam@0.1"), rate=0.1, outcome={**spent, "value": 0.4})
+    assert of_a_grid(winner, given).detail.startswith("more than 41.0 in seconds")
+    assert of_a_grid(winner, given).holds is False
+    last = replace(line("adam@0.01"), rate=0.01, outcome={**spent, "seconds": 0.0})
+    assert of_a_grid(winner, given, last).detail.startswith("40.0 in seconds")
+
+
+@pytest.mark.parametrize(
+    ("values", "met", "best"),
+    [
+        ((0.5, 0.4), (None, None), "adam@0.1"),
+        ((0.4, 0.5), (None, None), "adam"),
+        ((0.4, float("nan")), (None, None), "adam"),
+        ((0.4, 0.5), (None, 1900), "adam@0.1"),
+        ((0.5, 0.4), (1800, 1900), "adam"),
+    ],
+)
+def test_the_best_of_several_step_sizes_stands_for_the_method(values, met, best):
+    """By the rule of a grid: fewest calls to the tolerance, else the lowest final objective."""
+    text = "MRCG is behind the tuned methods."
+    lines = [
+        replace(line(key, gtol), outcome={"oracle_calls": 2000.0, "seconds": 1.0, "value": value})
+        for key, value, gtol in zip(("adam", "adam@0.1"), values, met, strict=True)
+    ]
+    found = verdicts("imagenette-resnet", [line("mrcg", 100), *lines], {})[text]
+    assert found.detail.startswith(f"calls over mrcg's: {best} ")
+    assert found.detail.count("adam") == 2  # and once in "not so for"
+
+
+@pytest.mark.parametrize("keys", [("adam", "adam@0.1"), ("adam@0.1", "adam")])
+def test_with_the_rows_of_that_step_size(keys):
+    """Whichever comes last."""
+    peaks = {"adam": 2.0, "adam@0.1": 5.0}
+    lines = [replace(line(key), outcome={"value": 1 / peaks[key]}) for key in keys]
+    rows = {key: [row(value=1.0), row(value=peaks[key])] for key in keys}
+    found = verdicts("imagenette-resnet", lines, rows)
+    detail = found["The tuned methods are unstable early: f rises."].detail
+    assert detail.startswith("highest f of the first quarter over f at the start: adam@0.1 5.00;")
 
 
 def test_seconds_are_compared_among_the_papers_methods_only():
@@ -215,7 +275,7 @@ def test_a_given_step_size_stands_for_a_method_that_was_not_tuned():
     rows = {"cgmr": falling(3.0, 0.5, 0.2), "adam@paper": falling(3.0, 1.0, 0.5)}
     rows = {key: [{**row(), **r} for r in rs] for key, rs in rows.items()}
     assert verdicts("digits-mlp", lines, rows)[text].holds is False
-    lines.append(replace(lines[1], key="adam", best=0.2))
+    lines.append(replace(lines[1], key="adam", best=0.2, outcome={"value": 0.2}))
     rows["adam"] = rows["cgmr"]
     assert verdicts("digits-mlp", lines, rows)[text].holds is True
 
@@ -229,9 +289,7 @@ def of_all_methods(problem):
     rows = {key: swinging(1e3, 1.0) for key in PAPERS}
     lines = [line(key, 100) for key in PAPERS] + [line("line-search-full@1", 100, backtracks=2)]
     lines[0] = replace(lines[0], backtracks=0.0)
-    lines[PAPERS.index("adam")] = replace(
-        lines[PAPERS.index("adam")], tuning={"seconds": 20.0, "oracle_calls": 80}
-    )
+    lines[PAPERS.index("adam")] = replace(lines[PAPERS.index("adam")], tuning=grid(20.0))
     run = {"gtol": 1e-6, "budget": 2000, "problem": problem}
     return judge(Summary(run=run, lowest=0.0, lines=lines, rows=rows))
 
