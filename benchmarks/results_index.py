@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from budgets import RULES, verdict
-from claims import CLAIMS, KINDS, WORDS
+from claims import BETTER, CLAIMS, KINDS, WORDS
 
 from firstish.problems import get
 
@@ -55,10 +55,18 @@ def words(runs: dict[str, Run]) -> dict[str, str]:
     return {t: verdict(short.get(t), early.get(t), whole.get(t)) for t in {**short, **whole}}
 
 
+def _told(runs: Run) -> dict[str, str]:
+    """The verdicts as they are printed: of a claim that fails, whether it does for the better."""
+    whole = runs.get("whole", {}).get("verdicts", ())
+    better = {text for _, text, holds, detail in whole if holds is False and BETTER in detail}
+    return {t: f"{w} (better)" if t in better else w for t, w in words(runs).items()}
+
+
 def index(known: dict[str, dict[str, Run]], out: Path) -> None:
     """Write index.md."""
     known = {name: known[name] for name in KINDS if name in known}
     lines = ["# Results", "", LEAD.read_text().strip(), "", *_rules(), *_counts(known)]
+    lines += ["", *_glance(known)]
     for claim, (text, where) in CLAIMS.items():
         rows = [row for name, runs in known.items() for row in _claim(claim, name, runs)]
         if not rows:
@@ -87,8 +95,9 @@ def _rules() -> list[str]:
         "them met it; the other, if it did not, counts with all the calls that it spent (*more "
         "than*, *less than*). If neither met it, or that bound does not decide, the target is the "
         "lowest f that both reached. No other method affects the comparison. A method that is "
-        "ahead is not level: such a row says which one is ahead. Of a tuned method that was run "
-        "to the end with several step sizes, the best is judged, by the rule of a grid: fewest "
+        "ahead is not level: such a row says which one is ahead, and *better* where only that "
+        "makes the claim fail. Of a tuned method that was run to the end with several step sizes, "
+        "the best is judged, by the rule of a grid: fewest "
         "calls to the tolerance, or else the lowest f at the end.",
         "",
         "*Level*, *wide margin* and *next to no* were fixed before all runs; the other words and "
@@ -112,6 +121,22 @@ def _counts(known: dict[str, dict[str, Run]]) -> Iterator[str]:
         yield f"| {get(name).title} | {sizes} | {counts} |"
 
 
+def _glance(known: dict[str, dict[str, Run]]) -> Iterator[str]:
+    """Every verdict in one table: a row for each claim, a column for each problem."""
+    told = {name: _told(runs) for name, runs in known.items()}
+    claims = {
+        text: claim
+        for runs in known.values()
+        for run in runs.values()
+        for claim, text, *_ in run["verdicts"]
+    }
+    yield "| the paper | " + " | ".join(known) + " |"
+    yield "| --- |" + " --- |" * len(known)
+    for text, claim in sorted(claims.items(), key=lambda item: item[1]):
+        cells = (told[name].get(text, "-") for name in known)
+        yield f"| {claim}. {text} | " + " | ".join(cells) + " |"
+
+
 def _size(run: Run | None) -> str:
     if run is None:
         return "-"
@@ -119,7 +144,7 @@ def _size(run: Run | None) -> str:
 
 
 def _claim(claim: int, name: str, runs: dict[str, Run]) -> Iterator[str]:
-    told = words(runs)
+    told = _told(runs)
     cells = {
         kind: {text: _cell(holds, detail) for number, text, holds, detail in run["verdicts"]}
         for kind, run in runs.items()

@@ -267,6 +267,15 @@ def test_of_those_that_are_not_level_it_is_said_which_way():
     verdict = verdicts("digits-logistic", lines, {})[text]
     assert verdict.holds is False
     assert verdict.detail.endswith("; cgmr is ahead of nesterov; cgmr is behind adam")
+    level = verdicts("digits-logistic", [lines[0], *lines[2:]], {})[text]
+    assert "cgmr is ahead of nesterov; cgmr is better than claimed" in level.detail
+    lines = [line("mrcg", 100), line("adam", 60), line("nesterov", 90)]
+    behind = verdicts("imagenette-resnet", lines, {})["MRCG is behind the tuned methods."]
+    assert "; not so for nesterov; mrcg is better than claimed" in behind.detail
+    lines = [line("mrcg", 100), line("pono", 90)]
+    ahead = verdicts("imagenette-resnet", lines, {})["MRCG is ahead of line search and PoNo."]
+    assert "; not so for pono" in ahead.detail
+    assert "better" not in ahead.detail
 
 
 def test_a_given_step_size_stands_for_a_method_that_was_not_tuned():
