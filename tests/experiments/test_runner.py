@@ -105,6 +105,28 @@ def test_ctrl_c_and_resume_give_the_records_of_an_uninterrupted_run(tmp_path, af
     assert records(tmp_path / "cut") == records(tmp_path / "whole")
 
 
+@pytest.mark.parametrize(("pause", "saves"), [(0.0, 50), (1.0, 5), (15.0, 3), (100.0, 0)])
+def test_a_checkpoint_that_takes_long_is_made_less_often(tmp_path, monkeypatch, pause, saves):
+    """Iterations of a second each, and checkpoints of half a second: at most every 10 seconds."""
+    clock = SimpleNamespace(now=0.0, saved=[])
+
+    def save(path, snapshot, mark):
+        clock.now += 0.5
+        clock.saved.append(path)
+
+    class Slow(Silent):
+        def advanced(self, choice, row):
+            clock.now += 1.0
+
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(checkpoints, "save", save)
+    chosen = settings("cgmr", budget=200, gtol=0.0, checkpoint_seconds=pause)
+    runner.run(chosen, tmp_path / "r", Slow(), resume=False)
+    assert outcomes(tmp_path / "r")["cgmr"]["iterations"] == 50
+    kept = [path for path in clock.saved if path.parent.name == "checkpoints"]
+    assert len(kept) == saves
+
+
 BEYOND = ("plane", "lazy", "asd", "dy", "sdc", "scaled-adam", "scaled-heavy-ball")
 
 

@@ -281,6 +281,10 @@ def _one(
     }, end
 
 
+_PAUSE = 20
+"""Between two checkpoints, in times that the last one took: a large state takes 5 % at most."""
+
+
 def _drive(
     run: Run,
     rows: RowWriter | NoRows,
@@ -292,6 +296,7 @@ def _drive(
 ) -> Status:
     """Iterate, record and save; only the iterations are timed."""
     limits, last_save = settings.limits(), time.monotonic()
+    pause = settings.checkpoint_seconds
     while True:
         outcome = run.advance(limits)
         shown = run.clock.seconds()
@@ -300,12 +305,14 @@ def _drive(
         row = outcome.row()
         rows.write(row.to_dict())
         observer.advanced(choice, row)
-        due = time.monotonic() - last_save >= settings.checkpoint_seconds
+        begun = time.monotonic()
         stop = stop_requested()
-        if due or stop:
+        if begun - last_save >= pause or stop:
             if (mark := rows.sync()) is not None:
                 checkpoints.save(saved, run.snapshot(), mark)
             last_save = time.monotonic()
+            if pause:  # 0 saves after every iteration
+                pause = max(settings.checkpoint_seconds, _PAUSE * (last_save - begun))
         if stop:
             raise KeyboardInterrupt
         run.clock.forget_since(shown)

@@ -23,7 +23,8 @@ class Settings:
         budget: oracle calls a method.
         gtol: tolerance on the gradient norm.
         options: rows, precision, device, seed and data folder.
-        checkpoint_seconds: how often a run is saved.
+        checkpoint_seconds: how often a run is saved, less often where saving takes more than a
+            twentieth of that; 0 for after every iteration.
         processor_time: True to measure processor time, of all threads of this process, instead of
             wall time: for comparisons on a busy machine.
     """
