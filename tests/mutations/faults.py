@@ -1169,6 +1169,14 @@ FAULTS = [
         DAMAGE + "test_without_one_before_it_the_run_stops_and_nothing_is_deleted",
     ),
     Fault(
+        "checkpoints-however-long",
+        "experiments/runner.py",
+        "            if pause:  # 0 saves after every iteration\n",
+        "            if False:\n",
+        "a state of gigabytes is saved every few seconds, and the run does little else",
+        "tests/experiments/test_runner.py::test_a_checkpoint_that_takes_long_is_made_less_often",
+    ),
+    Fault(
         "checkpoint-unchecked",
         "experiments/storage/checkpoints.py",
         "if _written(file) != _digest(file):",
