@@ -22,7 +22,7 @@ RULES = {
     "depends on the size": "the short run and the whole run disagree, and so do the short run and "
     "the whole run cut at its calls: the number of rows decides",
     "does not hold": "it fails at the whole budget, also if it held in the short run",
-    "cannot be judged": "there is no run at the whole budget, or that does not decide it",
+    "cannot be judged": "there is no run at the whole budget, or it does not decide the claim",
 }
 
 TIE = 1e-6

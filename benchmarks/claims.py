@@ -26,7 +26,7 @@ NEARLY_EVERY, RARE, ABOUT = 0.95, 0.1, 2.0
 SMALL = 100
 
 WORDS = {
-    "level": f"calls to the common target within {LEVEL} times of each other",
+    "level": f"calls to the common target differ by a factor of at most {LEVEL}",
     "ahead, behind, clearly": f"at least {LEVEL} times",
     "a wide margin, handily, far larger": f"at least {WIDE:g} times",
     "next to no backtracking": f"under {NEXT_TO_NONE} per iteration",
@@ -538,5 +538,5 @@ class _Judge:
         detail = f"{units} of {len(strong)} SPC steps took α = 1"
         cut = next((r["oracle_calls"] for r in strong if r["step_size"] != 1), None)
         detail += "" if cut is None else f", the first exception at call {cut:,.0f}"
-        detail += f"; {other} steps of {len(steps)} were NC or LPC"
+        detail += f"; {other} of {len(steps)} steps were NC or LPC"
         return Verdict(claim, text, holds, detail)

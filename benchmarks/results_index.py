@@ -92,19 +92,19 @@ def _rules() -> list[str]:
         *(f"- *{word}*: {meaning}" for word, meaning in WORDS.items()),
         "",
         "Two methods are compared by their calls to a common target. It is the tolerance if one of "
-        "them met it; the other, if it did not, counts with all the calls that it spent (*more "
-        "than*, *less than*). If neither met it, or that bound does not decide, the target is the "
+        "them met it; a method that did not is charged all the calls that it spent (*more than*, "
+        "*less than*). If neither met it, or that bound does not decide, the target is the "
         "lowest f that both reached. No other method affects the comparison. A method that is "
         "ahead is not level: such a row says which one is ahead, and *better* where only that "
         "makes the claim fail. Of a tuned method that was run to the end with several step sizes, "
-        "the best is judged, by the rule of a grid: fewest "
+        "the best is judged, by the rule for grids: fewest "
         "calls to the tolerance, or else the lowest f at the end.",
         "",
         "*Level*, *wide margin* and *next to no* were fixed before all runs; the other words and "
         "this choice of the target after some short runs. It matters: to "
         "within 0.01 of the lowest f of the run, Adam needs 0.38 of CGMR's calls on digits-mlp, "
-        "and to the f that both reached 0.51. In an earlier run it was 0.30 and 0.93: where paths "
-        "part by rounding, as on networks, a verdict near its boundary may be another one on "
+        "and to the f that both reached 0.51. In an earlier run it was 0.30 and 0.93: where "
+        "rounding makes paths diverge, as on networks, a verdict near its threshold may differ on "
         "another machine.",
         "",
     ]

@@ -112,7 +112,7 @@ def test_unit_steps_and_cases_of_the_mlp():
     found = verdicts("digits-mlp", [], {"cgmr": steps})
     units = found["α = 1 at nearly every SPC step of CGMR."]
     assert units.holds is True
-    others = "the first exception at call 1; 1 steps of 100 were NC or LPC"
+    others = "the first exception at call 1; 1 of 100 steps were NC or LPC"
     assert units.detail == f"97 of 99 SPC steps took α = 1, {others}"
     assert found["NC is rare and exploited by forward tracking, LPC never happens."].holds is True
     steps = [*steps, row("LPC")]
