@@ -65,8 +65,9 @@ def _told(runs: Run) -> dict[str, str]:
 def index(known: dict[str, dict[str, Run]], out: Path) -> None:
     """Write index.md."""
     known = {name: known[name] for name in KINDS if name in known}
-    lines = ["# Results", "", LEAD.read_text().strip(), "", *_rules(), *_counts(known)]
-    lines += ["", *_glance(known)]
+    lines = ["# Results", "", LEAD.read_text().strip(), "", "## All verdicts", ""]
+    lines += ["The words are defined [below](#how-a-claim-is-judged).", ""]
+    lines += [*_counts(known), "", *_glance(known), "", *_rules()]
     for claim, (text, where) in CLAIMS.items():
         rows = [row for name, runs in known.items() for row in _claim(claim, name, runs)]
         if not rows:
@@ -106,7 +107,6 @@ def _rules() -> list[str]:
         "and to the f that both reached 0.51. In an earlier run it was 0.30 and 0.93: where "
         "rounding makes paths diverge, as on networks, a verdict near its threshold may differ on "
         "another machine.",
-        "",
     ]
 
 
