@@ -99,7 +99,8 @@ def _rules() -> list[str]:
         "ahead is not level: such a row says which one is ahead, and *better* where only that "
         "makes the claim fail. Of a tuned method that was run to the end with several step sizes, "
         "the best is judged, by the rule for grids: fewest "
-        "calls to the tolerance, or else the lowest f at the end.",
+        "calls to the tolerance, or else the lowest f at the end. (This last rule was added when "
+        "the winners of the grids had been run, before any further step size was.)",
         "",
         "*Level*, *wide margin* and *next to no* were fixed before all runs; the other words and "
         "this choice of the target after some short runs. It matters: to "
