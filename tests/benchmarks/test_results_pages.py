@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from claims import CLAIMS, KINDS, WORDS
+from claims import BETTER, CLAIMS, KINDS, WORDS
+from results_index import _glance
 from test_verdicts import of_all_methods
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,19 @@ def test_the_index_states_the_words_and_the_claims():
         assert f"- *{word}*: {meaning}\n" in index
     for text, where in CLAIMS.values():
         assert f"{text} (The paper's {where}.)" in index
+
+
+def test_the_table_of_all_verdicts_says_which_claims_fail_for_the_better():
+    """A claim that holds, one that fails because ours is ahead, one that fails, one not there."""
+    fails = [[4, "a", True, "1"], [1, "b", False, f"2; CGMR is {BETTER}"], [1, "c", False, "3"]]
+    known = {"one": {"whole": {"verdicts": fails}}, "two": {"whole": {"verdicts": fails[:1]}}}
+    head, _, *rows = map(cells, _glance(known))
+    assert head == ["the paper", "one", "two"]
+    assert rows == [
+        ["1. b", "does not hold (better)", "-"],
+        ["1. c", "does not hold", "-"],
+        ["4. a", "holds", "holds"],
+    ]
 
 
 def lowest(problem):

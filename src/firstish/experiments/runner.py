@@ -282,7 +282,7 @@ def _one(
 
 
 _PAUSE = 20
-"""Between two checkpoints, in times that the last one took: a large state takes 5 % at most."""
+"""Least pause between checkpoints, over the time of the last: saving takes 5 % at most."""
 
 
 def _drive(

@@ -77,8 +77,8 @@ def gradient(
     """The gradient with respect to each leaf; None where the loss does not depend on it.
 
     The Python layer of `torch.autograd.grad` prepares for batched gradients, symbolic shapes,
-    subclasses of tensors and compiled backward passes on other devices, which takes as long as
-    part of a small function. For plain tensors on the CPU the engine below it is called directly.
+    subclasses of tensors and compiled backward passes on other devices. Beside a small function
+    that takes noticeable time. For plain tensors on the CPU the engine below it is called directly.
     The engine is not public: it is tried once, and not used if that fails.
     """
     if not create_graph and type(loss) is Tensor and loss.is_cpu and _engine_works():
