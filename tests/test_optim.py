@@ -496,6 +496,27 @@ def test_a_state_of_another_size_is_refused(data):
     ScaledGD(net().parameters()).load_state_dict(saved)
 
 
+def low_rank():
+    """A product of two factors of one size, and its distance from a matrix."""
+    U, V, A = nn.Parameter(torch.randn(6, 2)), nn.Parameter(torch.randn(2, 6)), torch.randn(6, 6)
+    return U, V, lambda: (U @ V - A).square().mean()
+
+
+def test_a_state_of_other_trainable_parameters_is_refused():
+    U, V, loss = low_rank()
+    optimizer = ScaledGD([U, V])
+    V.requires_grad_(False)
+    optimizer.step(loss)
+    saved = optimizer.state_dict()
+    ScaledGD([U, V]).load_state_dict(saved)
+    U.requires_grad_(False)
+    V.requires_grad_(True)
+    with pytest.raises(ValueError, match=r"has 12; number 0 is trainable in only one.*frozen"):
+        ScaledGD([U, V]).load_state_dict(saved)
+    del saved["state"][0]["trainable"]  # as an earlier version saved it
+    ScaledGD([U, V]).load_state_dict(saved)
+
+
 @pytest.mark.filterwarnings("ignore:.*draws random numbers:UserWarning")
 def test_with_reuse_one_dropout_mask_serves_the_run_and_the_generator_stays(data):
     model = net(nn.Dropout(0.5))
@@ -748,6 +769,24 @@ def test_requires_grad_can_be_switched_between_steps(data, reuse):
     loss = optimizer.step(closure_of(model, data))
     assert not torch.equal(vector(model[0]), frozen)
     assert mse_loss(model(data[0]), data[1]) < loss
+
+
+@both
+def test_factors_that_are_frozen_in_turn_do_not_share_a_memory(reuse):
+    """Both have as many entries: each turn takes the steps of a new optimizer, without warnings."""
+    U, V, loss = low_rank()
+    optimizer = ScaledGD([U, V], reuse_value=reuse)
+    for turn in range(4):
+        U.requires_grad_(turn % 2 == 0)
+        V.requires_grad_(turn % 2 == 1)
+        start = [p.detach().clone() for p in (U, V)]
+        run(optimizer, loss, 4)
+        reached = [p.detach().clone() for p in (U, V)]
+        with torch.no_grad():
+            for p, x in zip((U, V), start, strict=True):
+                p.copy_(x)
+        run(ScaledGD([U, V], reuse_value=reuse), loss, 4)
+        assert all(torch.equal(p, x) for p, x in zip((U, V), reached, strict=True))
 
 
 @both

@@ -251,7 +251,7 @@ class ScaledGD(Optimizer):
         """The run of all steps so far, at this point; `spent` and `clock` are this step's."""
         spent = Meter(memory["oracle_calls"] + spent.oracle_calls, memory["passes"] + spent.passes)
         seconds = memory["seconds"] + clock.seconds()
-        state = self._state(memory, point)
+        state = self._state(memory)
         box = self._box()
         if box is not None:
             if not box.contains(point.x):
@@ -265,7 +265,7 @@ class ScaledGD(Optimizer):
         run = Run(objective, point.x, self._method(), snapshot, start=point)
         if self._kind is None:
             self._kind = _dataclass_of(run.state, self.method)
-            held = self._state(memory, point)
+            held = self._state(memory)
             run.state = run.state if held is None else held
         return run
 
@@ -276,10 +276,10 @@ class ScaledGD(Optimizer):
             True if the parameters are not: the loss cannot be compared then.
         """
         loaded, self._loaded = self._loaded, False
-        moved = bool(memory["at"]) and memory["numbers"] == point.x.numel()
-        moved = moved and memory["at"] != _checksum(point.x)
+        at = memory["at"] if self._is_of_these(memory) else 0.0
+        moved = bool(at) and at != _checksum(point.x)
         if loaded:
-            _warn_of_other_parameters(memory, point.x)
+            _warn_of_other_parameters(at, point.x)
         elif moved:
             self._times_moved += 1
             if self._times_moved == 2:  # once is a new start
@@ -327,7 +327,7 @@ class ScaledGD(Optimizer):
             "seconds": done.seconds,
             "method": {f.name: getattr(done.state, f.name) for f in fields(done.state)},
             "kind": {type(self.method).__name__: True},  # torch loads no strings but keys
-            "numbers": done.x.numel(),
+            **self._these(),
             "iterations": done.iterations,
             "grad_scale": grad_scale,
         }
@@ -366,14 +366,13 @@ class ScaledGD(Optimizer):
                 f"{', '.join(map(str, held[0]))}. Begin with a new `ScaledGD`: the parameters are "
                 "all that it needs."
             )
-        numbers = sum(p.numel() for p in self._trainable())
         for kept in held:
-            if kept.get("numbers", numbers) != numbers:
+            if not self._is_of_these(kept):
                 raise ValueError(
-                    f"`ScaledGD.load_state_dict(...)` got the state of {kept['numbers']} trainable "
-                    f"parameters, but this optimizer has {numbers}. Load it for the model that it "
-                    "was saved with, with the same parameters frozen, or begin with a new "
-                    "`ScaledGD`: the parameters are all that it needs."
+                    "`ScaledGD.load_state_dict(...)` got the state of "
+                    f"{_unequal(kept, self._these())}. Load it for the model that it was saved "
+                    "with, with the same parameters frozen, or begin with a new `ScaledGD`: the "
+                    "parameters are all that it needs."
                 )
         super().load_state_dict(state_dict)
         self._objective = self._kept = None
@@ -395,6 +394,21 @@ class ScaledGD(Optimizer):
 
     def _trainable(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+
+    def _these(self) -> dict[str, Any]:
+        """What a state dict says of the trainable parameters: how many numbers, and which."""
+        every = [p for group in self.param_groups for p in group["params"]]
+        return {
+            "numbers": sum(p.numel() for p in every if p.requires_grad),
+            "trainable": tuple(k for k, p in enumerate(every) if p.requires_grad),
+        }
+
+    def _is_of_these(self, memory: dict[str, Any]) -> bool:
+        """True if the memory is of the parameters that are trainable now.
+
+        State dicts of earlier versions do not say which they were, but how many numbers.
+        """
+        return all(memory.get(name, now) == now for name, now in self._these().items())
 
     def _first_step(self) -> float:
         rates = {_number(group["lr"]) for group in self.param_groups}
@@ -435,15 +449,15 @@ class ScaledGD(Optimizer):
             )
         return self.method
 
-    def _state(self, memory: dict[str, Any], point: Point) -> Any:
+    def _state(self, memory: dict[str, Any]) -> Any:
         """The method's state after the last step; None if a new one is needed.
 
-        As for another number of parameters, if the state holds vectors.
+        As for other parameters, if the state holds vectors.
         """
         held = memory.get("method")
         if held is None or self._kind is None:
             return None
-        if memory["numbers"] != point.x.numel() and any(map(_holds_tensors, held.values())):
+        if not self._is_of_these(memory) and any(map(_holds_tensors, held.values())):
             return None
         names = {f.name for f in fields(self._kind)}
         if set(held) != names:
@@ -573,6 +587,18 @@ def _dataclass_of(state: object, method: AnyMethod) -> type:
     return type(state)
 
 
+def _unequal(saved: dict[str, Any], now: dict[str, Any]) -> str:
+    """How the parameters that a state dict is of differ from those that are trainable now.
+
+    >>> _unequal({"numbers": 9, "trainable": (0, 2)}, {"numbers": 9, "trainable": (1, 2)})
+    '9 trainable parameters, but this optimizer has 9; number 0 is trainable in only one of the two'
+    """
+    one = set(saved.get("trainable", now["trainable"])) ^ set(now["trainable"])
+    which = f"; number {min(one)} is trainable in only one of the two" if one else ""
+    count = f"{saved['numbers']} trainable parameters, but this optimizer has {now['numbers']}"
+    return count + which
+
+
 def _holds_tensors(value: object) -> bool:
     return isinstance(value, Tensor) or (
         isinstance(value, tuple) and any(map(_holds_tensors, value))
@@ -591,10 +617,10 @@ def _differs(before: float | None, point: Point) -> bool:
     return not abs(now - before) <= 10 * point.eps * max(abs(now), abs(before))
 
 
-def _warn_of_other_parameters(memory: dict[str, Any], x: Tensor) -> None:
-    """Warn if x is not the point that a loaded state was saved at."""
-    saved, rounding = memory["at"], 100 * torch.finfo(x.dtype).eps * _checksum(x.abs())
-    if saved and memory["numbers"] == x.numel() and abs(saved - _checksum(x)) > rounding:
+def _warn_of_other_parameters(saved: float, x: Tensor) -> None:
+    """Warn if x is not the point that a loaded state was saved at; `saved` is its checksum."""
+    rounding = 100 * torch.finfo(x.dtype).eps * _checksum(x.abs())
+    if saved and abs(saved - _checksum(x)) > rounding:
         warn(
             "`ScaledGD.load_state_dict(...)`: the parameters are not those that the state was "
             "saved with. Load the model's too: `model.load_state_dict(...)`."

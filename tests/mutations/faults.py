@@ -783,10 +783,18 @@ FAULTS = [
     Fault(
         "state-of-other-parameters-kept",
         "optim.py",
-        'if memory["numbers"] != point.x.numel()',
-        "if False",
+        "if not self._is_of_these(memory) and",
+        "if False and",
         "vectors of another length handed to the method",
         "tests/test_optim_methods.py::test_a_group_added_between_steps_begins_the_method_anew",
+    ),
+    Fault(
+        "state-of-as-many-other-parameters-kept",
+        "optim.py",
+        "tuple(k for k, p in enumerate(every) if p.requires_grad)",
+        "()",
+        "the pairs of a frozen layer serve another of the same size",
+        "tests/test_optim.py::test_factors_that_are_frozen_in_turn_do_not_share_a_memory",
     ),
     Fault(
         "method-state-not-saved",
