@@ -67,10 +67,10 @@ def test_settings_out_of_range_are_refused_at_construction(name, value, message)
 
 @pytest.mark.parametrize("name", [name for name, *_ in OUT_OF_RANGE] + ["scaling"])
 def test_a_setting_of_the_method_is_not_one_of_the_optimizer(name):
-    remedy = rf"method=ScaledGradient\(.*{name}=\.\.\.\)"
-    with pytest.raises(
-        TypeError, match=rf"`ScaledGD\({name}=...\)` is not an arg.*setting of.*{remedy}"
-    ):
+    remedy = rf"is a setting of the method. Use `method=ScaledGradient\({name}=\.\.\.\)"
+    if name in {"rho", "theta", "max_trials"}:
+        remedy = rf"of the line search. Use `method=LazyStep\(line_search=Armijo\({name}=\.\.\.\)"
+    with pytest.raises(TypeError, match=rf"`ScaledGD\({name}=...\)` is not an arg.*{remedy}"):
         ScaledGD([parameter()], **{name: 0.1})
 
 
@@ -85,7 +85,11 @@ def test_a_setting_of_the_method_is_not_one_of_the_optimizer(name):
         ({"betas": (0.9, 0.99)}, "has no betas"),
         ({"eps": 1e-8}, r"`ScaledGD\(eps=...\)` is not an argument: it has no effect"),
         ({"history_size": 5}, r"LazyStep\(memory=...\)"),
-        ({"line_search_fn": "strong_wolfe"}, "is a setting of the method"),
+        (
+            {"line_search_fn": "strong_wolfe"},
+            r"is built in. Leave it out, .*`method=LazyStep\(line_search=Armijo\(...\)\)`",
+        ),
+        ({"learning_rate": 1e-3}, "Leave it out; the first trial step is `lr`"),
         ({"max_iter": 20}, "is one iteration. Call it as often"),
         ({"maximize": True}, "return `-loss`"),
         ({"weight_decay": 0.0}, "add weight decay to the loss"),
@@ -239,7 +243,8 @@ def test_a_start_that_is_no_numbers_is_refused_by_its_place(x0, place):
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex128])
 def test_a_start_that_is_not_real_floating_point_is_refused(dtype):
-    with pytest.raises(TypeError, match=rf"x0.*floating-point.*got {dtype}.*double"):
+    remedy = "view_as_real" if dtype.is_complex else "double"
+    with pytest.raises(TypeError, match=rf"x0.*floating-point.*got {dtype}.*{remedy}"):
         minimize(square, torch.ones(2, dtype=dtype))
 
 
@@ -355,10 +360,21 @@ def test_a_module_as_start_needs_its_own_objective():
 
 
 def test_something_else_than_a_callable_is_refused():
-    with pytest.raises(TypeError, match=r"must be callable, got 3"):
+    with pytest.raises(TypeError, match=r"must be callable, got int: 3"):
         minimize(3, torch.ones(2))
+    with pytest.raises(TypeError, match=r"fun must be callable, got Tensor of shape \(2,\)\.$"):
+        minimize(torch.ones(2), square)
+    with pytest.raises(TypeError, match=r"`Mod.*callable, got Tensor of shape \(5, 2\)\.$"):
+        ModuleObjective(nn.Linear(2, 1), torch.ones(5, 2), torch.ones(5, 1), mse_loss)
     with pytest.raises(TypeError, match=r"`ModuleObjective\(model=...\)` must be an nn.Module"):
         ModuleObjective(square, mse_loss)
+
+
+@pytest.mark.parametrize("held", [list, tuple, lambda ps: next(iter(ps))])
+def test_the_parameters_of_a_module_in_place_of_it_are_answered_with_the_module(held):
+    model = nn.Linear(2, 1)
+    with pytest.raises(TypeError, match=r"calls its argument.*`minimize\(lambda model: .*, model"):
+        minimize(lambda model: square(model(torch.ones(1, 2))), held(model.parameters()))
 
 
 @pytest.mark.parametrize("x0", [torch.ones(4), torch.ones(2, 2)])
@@ -398,9 +414,21 @@ def test_mixed_dtypes_and_devices_are_refused(other, message):
         ModuleObjective(mixed, lambda model: square(model[0]))
 
 
-def test_complex_parameters_are_refused():
-    with pytest.raises(TypeError, match=r"real floating-point parameters, got torch.complex128"):
-        ScaledGD([parameter(dtype=torch.complex128)])
+def test_complex_parameters_are_answered_with_a_real_view():
+    remedy = r"real floating-point.*got torch.complex128.*`torch.view_as_real\(z\)`"
+    z = parameter(dtype=torch.complex128)
+    with pytest.raises(TypeError, match=remedy):
+        ScaledGD([z])
+    with pytest.raises(TypeError, match=remedy):
+        ScaledGD([parameter(), z])
+    pairs, target = torch.view_as_real(z.detach()), torch.tensor([1 + 2j, 3j, 0])[: len(z)]
+    result = minimize(lambda x: (torch.view_as_complex(x) - target).abs().square().sum(), pairs)
+    assert torch.allclose(torch.view_as_complex(result.x), target.to(z.dtype))
+
+
+def test_integers_are_to_be_converted():
+    with pytest.raises(ValueError, match=r"no trainable parameters.*convert integers first"):
+        ScaledGD([torch.arange(3)])
 
 
 @pytest.mark.parametrize("kind", ["module", "closure", "backward closure"])
@@ -446,6 +474,8 @@ BAD_LOSSES = {
     "complex": (lambda x: square(x) * (1 + 0j), TypeError, "complex number.*Return a real one"),
     "an integer": (lambda x: square(x).long(), TypeError, "torch.int64. Return a floating-point"),
     "none": (lambda x: None, TypeError, "returned None. Return the loss"),
+    "a dict": (lambda x: {"loss": square(x)}, TypeError, r"a dict. Return `loss`, or `\(loss, aux"),
+    "a list": (lambda x: [square(x)], TypeError, r"a list. Return `loss`, or `\(loss, aux\)`"),
     "a float": (lambda x: square(x).item(), TypeError, "must return a tensor, got float"),
     "detached": (lambda x: square(x).detach(), ValueError, "does not depend on the parameters"),
     "constant": (lambda x: torch.ones(()), ValueError, r"does not depend.*without `.detach\(\)`"),
@@ -462,6 +492,31 @@ BAD_LOSSES = {
 def test_what_cannot_be_a_loss_is_refused_with_the_remedy(door, loss, error, message):
     with pytest.raises(error, match=rf"^{door}.*{message}"):
         doors(loss)[door]()
+
+
+@pytest.mark.parametrize("door", ["fun", "the closure"])
+def test_inference_mode_is_named(door):
+    run = doors(square)[door]
+    with torch.inference_mode(), pytest.raises(ValueError, match=r"inside `torch.inference_mode"):
+        run()
+
+
+@pytest.mark.parametrize("kind", ["loss", "outputs", "outputs, backward"])
+@pytest.mark.parametrize("method", ["lazy", "CGMR"])
+def test_a_forward_pass_outside_of_the_closure_is_named(method, kind):
+    model = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
+    outputs, before = model(torch.randn(5, 2)), [p.detach().clone() for p in model.parameters()]
+    loss, optimizer = square(outputs), ScaledGD(model.parameters(), method=method)
+
+    def closure():
+        again = loss if kind == "loss" else square(outputs)
+        if kind == "outputs, backward":
+            again.backward()
+        return again
+
+    with pytest.raises(RuntimeError, match="Run the forward pass inside the closure"):
+        optimizer.step(closure)
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
 
 
 def test_a_step_without_a_closure_is_refused():
@@ -503,6 +558,30 @@ def test_a_batch_that_is_not_finite_is_told_from_the_start():
         optimizer.step(lambda: square(w) * math.nan)
 
 
+@pytest.mark.parametrize(
+    ("setting", "remedy"),
+    [
+        ({"learning_rate": 1e-3}, "first trial step is `lr`"),
+        ({"history_size": 5}, r"LazyStep\(memory=...\)"),
+        ({"method": "CGMR"}, r"for all groups. Use `ScaledGD\(..., method=...\)`"),
+        ({"bound": (0, None)}, "use 'bounds'"),
+    ],
+)
+def test_a_setting_that_a_group_does_not_have_is_refused_with_the_remedy(setting, remedy):
+    (name,) = setting
+    with pytest.raises(ValueError, match=rf"group of `ScaledGD` has '{name}': .*{remedy}"):
+        ScaledGD([{"params": [parameter()], **setting}])
+
+
+def test_tags_of_a_group_and_what_schedulers_add_to_it_may_stay():
+    group = {"params": parameter(), "name": "encoder", "lr_scale": 0.5, "foreach": None}
+    optimizer = ScaledGD([group])
+    torch.optim.lr_scheduler.StepLR(optimizer, 10)
+    again = ScaledGD(optimizer.param_groups)  # `initial_lr` is in them
+    again.load_state_dict(optimizer.state_dict())
+    assert again.param_groups[0]["name"] == "encoder"
+
+
 @pytest.mark.parametrize("setting", [{"weight_decay": 0.1}, {"betas": (0.9, 0.99)}])
 def test_settings_of_other_optimizers_in_a_group_are_refused(setting):
     one, two = parameter(), parameter()
@@ -513,9 +592,11 @@ def test_settings_of_other_optimizers_in_a_group_are_refused(setting):
         optimizer.add_param_group({"params": [two], **setting})
 
 
-def test_a_rate_left_over_from_another_optimizer_brings_a_warning():
-    with pytest.warns(UserWarning, match=r"`ScaledGD\(lr=0.001\)`.*Leave it at 1.0"):
-        ScaledGD([parameter()], lr=1e-3)
+@pytest.mark.parametrize("rate", [1e-3, 0.1, 0.5])
+def test_a_rate_left_over_from_another_optimizer_brings_a_warning(rate):
+    told = rf"`ScaledGD\(lr={rate}\)` tries {rate} of the step.*Leave it at 1.0"
+    with pytest.warns(UserWarning, match=told):
+        ScaledGD([parameter()], lr=rate)
 
 
 def test_parameters_stay_put_when_the_start_is_not_finite():
@@ -629,6 +710,22 @@ def test_a_promise_of_reuse_value_that_is_broken_later_is_named_where_a_step_fai
         steps(3 + torch.randn(50, 2))
 
 
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("method", ["lazy", "CGMR"])
+def test_data_that_get_a_nan_later_are_named_although_the_value_is_reused(method, check):
+    model = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 1))
+    x = torch.linspace(-3, 3, 40)[:, None]
+    y = torch.sin(2 * x)
+    optimizer = ScaledGD(model.parameters(), method=method, reuse_value=True, check=check)
+    for _ in range(3):
+        optimizer.step(lambda: mse_loss(model(x), y))
+    before = [p.detach().clone() for p in model.parameters()]
+    x[0] = math.nan
+    with pytest.raises(NonFiniteError, match=r"loss is nan at the parameters where the last.*data"):
+        optimizer.step(lambda: mse_loss(model(x), y))
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+
+
 def test_a_promise_of_reuse_value_is_not_looked_at_without_check():
     model, batches = nn.Linear(2, 1), torch.randn(2, 5, 2)
     optimizer = ScaledGD(model.parameters(), reuse_value=True, check=False)
@@ -657,7 +754,8 @@ def test_looking_at_the_promise_leaves_no_trace(fails):
         with pytest.raises(KeyError):
             optimizer.step(second)
     else:
-        assert optimizer.step(second).isnan()
+        with pytest.warns(UserWarning, match="returned None"):
+            assert optimizer.step(second).isnan()
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
 
 

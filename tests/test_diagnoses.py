@@ -105,9 +105,19 @@ def test_a_scheduler_that_makes_lr_tiny_brings_one_warning_at_the_step():
             optimizer.step(loss)
             schedule.step()
     (one,) = caught
-    assert "`ScaledGD(lr=0.001)` makes every step at most" in str(one.message)
+    assert "`ScaledGD(lr=0.1)` tries 0.1 of the step" in str(one.message)
     assert "leave out the learning-rate scheduler" in str(one.message)
     assert one.filename == __file__
+
+
+def test_a_schedule_of_the_first_trial_step_above_a_tenth_is_silent():
+    model, loss = tanh_net()
+    optimizer = ScaledGD(model.parameters(), lr=2.0)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, total_iters=5)  # to 0.2
+    for _ in range(7):
+        optimizer.step(loss)
+        schedule.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.2)
 
 
 def test_a_step_that_does_not_move_is_warned_of_once():
@@ -192,7 +202,7 @@ def test_a_loss_that_is_not_finite_after_the_first_step_names_the_batch():
     w = nn.Parameter(torch.ones(2))
     optimizer = ScaledGD([w], method="CGMR")
     optimizer.step(lambda: (w**4).sum())
-    with pytest.raises(firstish.NonFiniteError, match=r"start of step 1\. .*this batch"):
+    with pytest.raises(firstish.NonFiniteError, match=r"start of step 1\. .*Check this batch"):
         optimizer.step(lambda: (w * torch.nan).sum())
 
 

@@ -186,7 +186,8 @@ def test_parameters_the_user_changes_between_steps_do_not_mislead(name, data):
 
 def test_lr_is_the_first_trial_of_any_method_with_a_line_search(data):
     model = net()
-    optimizer = ScaledGD(model.parameters(), lr=0.25, method=PlaneStep())
+    with pytest.warns(UserWarning, match="first trial step"):
+        optimizer = ScaledGD(model.parameters(), lr=0.25, method=PlaneStep())
     optimizer.step(closure_of(model, data))
     assert optimizer.last_step.step_size == 0.25
 
@@ -251,8 +252,8 @@ def test_a_method_of_ones_own_goes_through_the_door(data):
 
 def test_a_step_size_without_a_meaning_is_refused(data):
     model = net()
-    optimizer = ScaledGD(model.parameters(), lr=0.5, method=Plain())
-    with pytest.raises(ValueError, match=r"`ScaledGD\(lr=0.5\)` has no meaning for Plain"):
+    optimizer = ScaledGD(model.parameters(), lr=2.0, method=Plain())
+    with pytest.raises(ValueError, match=r"`ScaledGD\(lr=2.0\)` has no meaning for Plain"):
         optimizer.step(closure_of(model, data))
 
 

@@ -230,7 +230,9 @@ def test_step_without_a_closure_is_refused(tmp_path, data):
         trainer(tmp_path).fit(Forgetful(net()), loader(data))
 
 
-@pytest.mark.filterwarnings("ignore:`training_step` returned `None`")
+@pytest.mark.filterwarnings(
+    "ignore:`training_step` returned `None`", "ignore:The closure returned None"
+)
 def test_a_batch_may_be_skipped_by_none(tmp_path, data):
     class Picky(Automatic):
         def training_step(self, batch, index):

@@ -9,6 +9,18 @@ from numbers import Integral, Real
 from types import FunctionType
 
 
+def described(value: object) -> str:
+    """A value in an error: its type, and its shape or else the value itself.
+
+    >>> import torch
+    >>> described(torch.ones(50, 3)), described("a")
+    ('Tensor of shape (50, 3)', "str: 'a'")
+    """
+    shape = getattr(value, "shape", None)
+    text = f": {value!r}" if shape is None else f" of shape {tuple(shape)}"
+    return f"{type(value).__name__}{text}"
+
+
 def check_number(call: str, name: str, value: object) -> None:
     """Raise unless the value is a real number, of Python, NumPy or torch."""
     if isinstance(value, bool | str) or not (isinstance(value, Real) or hasattr(value, "item")):

@@ -150,7 +150,7 @@ class Run:
         self.iterations = begin.iterations
         self.clock = Clock(begin.seconds, now)
         counted = self.point.meter.copy()
-        self.point.require_finite(*_where(begin.iterations))
+        self._require_finite(begin.iterations)
         self.point.accept()
         self._value, self._grad_norm = self.point.value, self.point.optimality
         self._f_before = begin.value_before
@@ -231,6 +231,16 @@ class Run:
         self.iterations += 1
         return here._replace(step=step), point
 
+    def _require_finite(self, iterations: int) -> None:
+        if iterations == 0:
+            self.point.require_finite()
+        else:
+            self.point.require_finite(
+                f"at the start of step {iterations}",
+                "The step before had a finite loss. Check this batch for infinite or missing "
+                "values, and whether the parameters were changed since.",
+            )
+
     def _next(self) -> tuple[Point, Step, Any]:
         done = self.method.step(self.point, self.state)
         try:
@@ -281,13 +291,3 @@ class Run:
             self._lowest_norm,
             self._idle,
         )
-
-
-def _where(iterations: int) -> tuple[str, str]:
-    """Where a point is in a run, and what to do if f is not finite there."""
-    if iterations == 0:
-        return "at the starting point", "Start where the loss is finite"
-    return (
-        f"at the start of step {iterations}",
-        "The loss of the step before was finite: it is this batch, or parameters changed since",
-    )

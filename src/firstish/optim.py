@@ -15,6 +15,7 @@ from firstish.bounds.bounded import BoundedPoint
 from firstish.bounds.box import Box
 from firstish.bounds.forms import box_of, ends_of, outside
 from firstish.distributed import warn_of_own_loss
+from firstish.errors import NonFiniteError
 from firstish.interface.keywords import closest, unknown_keyword
 from firstish.interface.warn import warn
 from firstish.linalg import dot
@@ -28,7 +29,7 @@ from firstish.objectives.closure import Closure, ClosureObjective, OwnGrads, Ski
 from firstish.objectives.flatten import Layout, Structure
 from firstish.objectives.global_state import RandomState, alone, in_use, limit_threads_after_fork
 from firstish.objectives.hvp import Mode, ProductSelector
-from firstish.result import Row
+from firstish.result import Entry, Row
 
 _SHARED = (
     "parameters of this `ScaledGD`: the two would write over each other. Give each thread a model "
@@ -42,20 +43,32 @@ _MOVED = (
     "function in every step, which cannot be checked at other parameters: for mini-batches pass "
     "`method='CGMR'`. (Warned once.)"
 )
-_LIKE_A_RATE = 0.1  # a first trial step below this was meant for another optimizer
-_SCHEDULED = 0.01  # a scheduler that goes below this was, too
+_STALE = (
+    "The closure uses a graph from before `ScaledGD.step`, such as a loss or outputs that were "
+    "computed outside of it. Run the forward pass inside the closure, which is evaluated several "
+    "times: `optimizer.step(lambda: loss_fn(model(inputs), targets))`."
+)
+_SKIPPED = (
+    "The closure returned None: `ScaledGD.step` has left the parameters as they are and returned "
+    "NaN. Return the loss, unless the batch is to be skipped, as by None from `training_step` in "
+    "Lightning. (Warned once.)"
+)
+_SCHEDULED = 0.1  # a scheduler may set the first trial step, but this short it does harm
 _FOREIGN = ("momentum", "dampening", "nesterov", "betas", "amsgrad")  # of other optimizers
 _ARGUMENTS = ("params", "lr", "method", "product", "reuse_value", "check")
 _INSTEAD = {
     "put it into a parameter group: `[{{'params': [p], 'bounds': (0, None)}}]`": "bounds",
     "it is a setting of the method. Use `method=ScaledGradient({name}=...)`": "scaling sigma s_lpc "
     "s_nc",
-    "it is a setting of the method. Use `method=ScaledGradient(line_search=Armijo({name}=...))`": (
+    "it is a constant of the line search. Use `method=LazyStep(line_search=Armijo({name}=...))`": (
         "rho theta max_trials"
     ),
     "it is a setting of the method. Use `method=LazyStep(memory=...)`": "memory history_size",
-    "the line search is a setting of the method. Use "
-    "`method=ScaledGradient(line_search=Armijo(...))`": "line_search line_search_fn",
+    "the line search is built in. Leave it out, or for other constants use "
+    "`method=LazyStep(line_search=Armijo(...))`": "line_search line_search_fn",
+    "the curvature sets the step. Leave it out; the first trial step is `lr`": (
+        "learning_rate step_size alpha eta"
+    ),
     "add weight decay to the loss, where the line search sees it": "weight_decay",
     "each call of `step` is one iteration. Call it as often as you like": "max_iter max_eval",
     "your loop decides when to stop. Use `optimizer.last_step.grad_norm`, which is |g|": (
@@ -78,8 +91,9 @@ class ScaledGD(Optimizer):
         params: parameters or groups. A group may have bounds, as in
             `{"params": [rates], "bounds": (0, None)}`: each end a number, None, or shaped like each
             of its parameters.
-        lr: the first trial step, equal in all groups. 1.0 is the step that the scale is made for;
-            an LR scheduler makes it a step-size schedule.
+        lr: the first trial step, equal in all groups. 1.0 is the step that the scale is made for,
+            and less brings a warning; an LR scheduler makes it a step-size schedule, with a warning
+            at 0.1 or less.
         method: a name or a method with settings, such as `ScaledGradient(sigma=0)`. By default
             "lazy" as long as the loss is the same function (full batch): f at the start of each
             step must equal f where the last one ended. At the first difference it switches to
@@ -156,8 +170,9 @@ class ScaledGD(Optimizer):
         warn_of_own_loss()
         self._move_inside()
         self._constructed = True
-        if self._first_step() < _LIKE_A_RATE:
-            self._warn_of_rate(lr, "Leave it at 1.0.")
+        rate = self._first_step()
+        if rate < 1:
+            self._warn_of_rate(rate, "Leave it at 1.0.")
 
     def step(self, closure: Closure | None = None) -> Tensor:  # type: ignore[override]
         """One iteration.
@@ -165,7 +180,7 @@ class ScaledGD(Optimizer):
         Args:
             closure: returns the loss, or `(loss, aux)`; it need not call `backward()` or
                 `zero_grad()`, but may. Once a step was taken, None instead of the loss skips the
-                step, as in Lightning.
+                step, as in Lightning, with a warning the first time.
 
         Returns:
             The loss before the step; NaN if it was skipped.
@@ -212,7 +227,7 @@ class ScaledGD(Optimizer):
                 run.state = self.method.elsewhere(run.state)
             if not memory["iterations"] and self.method.order < 2:
                 objective.confirm_once(point)  # otherwise the first product does it
-            entry, new = run.step()
+            entry, new = self._advanced(run, objective, kept if point is kept else None)
             new = new.inner if isinstance(new, BoundedPoint) else new
             assert entry.step is not None
             failure = entry.step.failure
@@ -228,6 +243,8 @@ class ScaledGD(Optimizer):
             outside.restore()
             if isinstance(error, Skipped):
                 return self._skip(objective, error)
+            if "backward through the graph a second time" in str(error):
+                raise RuntimeError(_STALE) from error
             raise
         self.last_step, self.last_aux, self._own = entry.row(), new.aux, own
         if self._reuse:
@@ -239,6 +256,17 @@ class ScaledGD(Optimizer):
                 "numbers, and `last_step.failure` the reason of every step. (Warned once.)"
             )
         return torch.tensor(point.value, dtype=objective.layout.dtype, device=point.x.device)
+
+    def _advanced(
+        self, run: Run, objective: ClosureObjective, kept: Point | None
+    ) -> tuple[Entry, Point]:
+        """One step of the run; `kept` is its start if that is the point of the step before."""
+        try:
+            return run.step()
+        except (NonFiniteError, RuntimeError):
+            if kept is not None:
+                objective.expect(kept)  # data that have changed explain it better
+            raise
 
     def _resumed(
         self,
@@ -346,9 +374,10 @@ class ScaledGD(Optimizer):
         foreign = _foreign(param_group)
         if foreign is not None:
             raise ValueError(f"{foreign} (In a parameter group.)")
-        for name in param_group:
-            if name != "bounds" and closest(name, ["bounds"]):
-                raise ValueError(f"A parameter group of `ScaledGD` has {name!r}: use 'bounds'.")
+        for name, value in param_group.items():
+            meant = _in_group(name)
+            if meant is not None and value:  # trainers write `weight_decay=0.0`
+                raise ValueError(f"A parameter group of `ScaledGD` has {name!r}: {meant}.")
         super().add_param_group(param_group)
         if self._constructed:
             try:
@@ -426,18 +455,18 @@ class ScaledGD(Optimizer):
             )
         return rate
 
-    def _warn_of_rate(self, rate: Any, remedy: str) -> None:
+    def _warn_of_rate(self, rate: float, remedy: str) -> None:
         self._warned.add("lr")
         warn(
-            f"`ScaledGD(lr={rate})` makes every step at most {rate} of the one that the "
-            f"curvature gives: `lr` is the first trial step, not a learning rate. {remedy}"
+            f"`ScaledGD(lr={rate:.3g})` tries {rate:.3g} of the step that the curvature gives, in "
+            f"every step: `lr` is the first trial step, not a learning rate. {remedy}"
         )
 
     def _method(self) -> AnyMethod:
         rate = self._first_step()
-        if rate < _SCHEDULED and "lr" not in self._warned:  # not by the constructor: later
+        if rate <= _SCHEDULED and "lr" not in self._warned:  # not by the constructor: later
             remedy = "It was set after the construction: leave out the learning-rate scheduler."
-            self._warn_of_rate(f"{rate:.3g}", remedy)
+            self._warn_of_rate(rate, remedy)
         search = getattr(self.method, "line_search", None)
         if isinstance(search, Armijo) and is_dataclass(self.method):
             changed = replace(search, initial_step=rate)
@@ -535,6 +564,9 @@ class ScaledGD(Optimizer):
 
     def _skip(self, objective: ClosureObjective, skipped: Skipped) -> Tensor:
         """NaN; the random state goes on as after one evaluation, all else is as before."""
+        if "skipped" not in self._warned:
+            self._warned.add("skipped")
+            warn(_SKIPPED)
         if skipped.random_after is not None and not self._reuse:
             skipped.random_after.restore()
         layout = objective.layout
@@ -561,6 +593,17 @@ def _refuse_settings(given: dict[str, Any]) -> None:
         raise TypeError(foreign)
     for name in given:
         raise unknown_keyword("ScaledGD", name, _ARGUMENTS, _MEANT)
+
+
+def _in_group(name: str) -> str | None:
+    """What to do about a key of a parameter group; None if it may stay, as tags and `lr`."""
+    if name in ("params", "lr", "bounds"):
+        return None
+    if closest(name, ["bounds"]):
+        return "use 'bounds'"
+    if name in _ARGUMENTS:
+        return f"it is for all groups. Use `ScaledGD(..., {name}=...)`"
+    return _MEANT.get(name)
 
 
 def _foreign(settings: dict[str, Any]) -> str | None:

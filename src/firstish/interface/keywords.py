@@ -23,7 +23,8 @@ _INSTEAD = {
     "derivatives are computed by autograd. For NumPy functions pass "
     "`NumpyObjective(fun, jac, hessp=...)` as fun": "jac hess hessp grad gradient fprime",
     "use `method=LazyStep(memory=...)`": "history_size maxcor memory m",
-    "use `method=ScaledGradient(line_search=Armijo(...))`": "line_search line_search_fn rho theta",
+    "the line search is built in. Omit it, or for other constants use "
+    "`method=LazyStep(line_search=Armijo(...))`": "line_search line_search_fn rho theta max_trials",
     "use `method=ScaledGradient(...)`, which has it": "scaling sigma s_lpc s_nc",
     "use `progress=True`": "verbose disp iprint show",
     "use `path=True`": "return_all allvecs",

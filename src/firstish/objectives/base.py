@@ -256,17 +256,15 @@ class Point(ABC):
     def require_finite(
         self,
         where: str = "at the starting point",
-        remedy: str = "Start where the loss is finite",
+        remedy: str = "Start where the loss is finite, and check the data for infinite or "
+        "missing values.",
     ) -> None:
         """Raise unless f and its gradient are finite."""
         if not math.isfinite(self.value):
             if bool(self.x.isnan().any()):
                 entry = int(self.x.isnan().nonzero()[0, 0])
                 raise NonFiniteError(f"x has a NaN {where}, in entry {entry}. Pass numbers.")
-            raise NonFiniteError(
-                f"f is {self.value} {where}. {remedy}, and check the data for infinite or "
-                "missing values."
-            )
+            raise NonFiniteError(f"f is {self.value} {where}. {remedy}")
         if not math.isfinite(self.grad_norm):
             raise NonFiniteError(
                 f"The gradient is not finite {where} although f is. Check the loss for a kink "

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import traceback
 
+import torch
 from torch import Tensor
+
+from firstish._validate import described
 
 
 def check_loss(loss_fn: object, call: str) -> None:
     """Raise unless `loss_fn` can be a loss function."""
     if not callable(loss_fn):
-        raise TypeError(f"`{call}(loss_fn=...)` must be callable, got {loss_fn!r}.")
+        raise TypeError(f"`{call}(loss_fn=...)` must be callable, got {described(loss_fn)}.")
     if isinstance(loss_fn, type):
         name = loss_fn.__name__
         raise TypeError(f"`{call}(loss_fn=...)` is the class {name}. Pass an instance: `{name}()`.")
@@ -22,6 +25,11 @@ def wrong_loss(loss: object, owner: str) -> Exception:
         return TypeError(f"{owner} returned None. Return the loss.")
     if type(loss).__module__ == "numpy":
         return numpy_loss(f"{owner} must return a tensor, got NumPy's {type(loss).__name__}")
+    if isinstance(loss, dict | list | tuple):
+        return TypeError(
+            f"{owner} returned a {type(loss).__name__}. Return `loss`, or `(loss, aux)` with "
+            "anything else as aux."
+        )
     if not isinstance(loss, Tensor):
         return TypeError(
             f"{owner} must return a tensor, got {type(loss).__name__}. "
@@ -61,6 +69,11 @@ def raised_by_numpy(error: Exception) -> bool:
 
 def independent(what: str) -> ValueError:
     """The error for a loss without a graph."""
+    if torch.is_inference_mode_enabled():
+        return ValueError(
+            f"{what} has no gradient inside `torch.inference_mode()`. Call this outside of it; "
+            "`torch.no_grad()` may stay."
+        )
     return ValueError(
         f"{what} does not depend on the parameters, according to autograd. "
         "Compute it from them, without `.detach()`, `.item()`, NumPy or `torch.no_grad()`."

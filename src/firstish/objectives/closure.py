@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from firstish.errors import NondeterministicError, ProductError
+from firstish.errors import NondeterministicError, NonFiniteError, ProductError
 from firstish.linalg import dot, norm
 from firstish.objectives.autograd import AutogradObjective, AutogradPoint, Evaluation, loss_and_aux
 from firstish.objectives.base import Order, Point
@@ -214,6 +214,12 @@ class ClosureObjective(AutogradObjective):
     def expect(self, kept: Point) -> None:
         """Raise if the closure has another value at the point that the last step accepted."""
         again = self.value(self.run(kept.x, graph=True), kept.x)
+        if not math.isfinite(again):
+            raise NonFiniteError(
+                f"The loss is {again} at the parameters where the last step ended with "
+                f"{kept.value:.6g}. Check what has changed since: the data may have infinite or "
+                "missing values now."
+            )
         if not abs(again - kept.value) <= 10 * self.eps * abs(kept.value):
             raise NondeterministicError(
                 "`ScaledGD(reuse_value=True)` needs the same loss function in every step, but at "

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from firstish._validate import described
+
 T = TypeVar("T")
 
 _KINDS = (
@@ -30,8 +32,8 @@ class Layout:
     def __init__(self, parameters: Sequence[Tensor], owner: str) -> None:
         if not parameters:
             raise ValueError(
-                f"`{owner}` got no trainable parameters. "
-                "Pass at least one with `requires_grad=True`."
+                f"`{owner}` got no trainable parameters. Pass at least one with "
+                "`requires_grad=True`; convert integers first, for example with `.double()`."
             )
         if any(map(is_sharded, parameters)):
             raise TypeError(
@@ -41,13 +43,12 @@ class Layout:
         self.shapes = [p.shape for p in parameters]
         self.sizes = [p.numel() for p in parameters]
         self.total = sum(self.sizes)
-        self.dtype = _only({p.dtype for p in parameters}, "dtypes", owner)
+        dtypes = {p.dtype for p in parameters}
+        for dtype in dtypes:
+            if not dtype.is_floating_point:
+                raise _not_real(dtype, owner)
+        self.dtype = _only(dtypes, "dtypes", owner)
         self.device = _only({p.device for p in parameters}, "devices", owner)
-        if not self.dtype.is_floating_point:
-            raise TypeError(
-                f"`{owner}` needs real floating-point parameters, got {self.dtype}. "
-                "Convert them, for example with `.double()`."
-            )
 
     def check_vector(self, x: Tensor, call: str) -> None:
         """Raise unless x has the size, dtype and device of this layout."""
@@ -85,6 +86,13 @@ class Layout:
 def is_sharded(p: Tensor) -> bool:
     """True if p is a DTensor."""
     return hasattr(p, "device_mesh")
+
+
+def _not_real(dtype: torch.dtype, owner: str) -> TypeError:
+    remedy = "Convert them, for example with `.double()`."
+    if dtype.is_complex:
+        remedy = "Pass `torch.view_as_real(z)`, and call `torch.view_as_complex` in the loss."
+    return TypeError(f"`{owner}` needs real floating-point parameters, got {dtype}. {remedy}")
 
 
 def _only(values: set[T], what: str, owner: str) -> T:
@@ -318,7 +326,7 @@ def _leaf(given: Any, place: str, call: str) -> _Leaf:
         return _Leaf(place, number, False, lambda x: x.item())
     array = _array(given)
     if array is None:
-        raise TypeError(f"`{call}` takes {_KINDS}; `{place}` is {type(given).__name__}: {given!r}.")
+        raise TypeError(f"`{call}` takes {_KINDS}; `{place}` is {described(given)}.")
     firm = array.dtype.kind == "f"
     kind = array.dtype if array.dtype in (np.float16, np.float32) else np.float64
     numbers = torch.from_numpy(np.array(array, dtype=kind))

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from firstish._validate import check_arguments
+from firstish._validate import check_arguments, described
 from firstish.objectives.autograd import AutogradObjective, Evaluation, loss_and_aux
 from firstish.objectives.base import Objective
 from firstish.objectives.checks import numpy_loss, raised_by_numpy
@@ -52,7 +52,7 @@ class FunctionObjective(AutogradObjective):
                 "`product='gauss-newton'` needs a separate model and loss: use `ModuleObjective`."
             )
         if not callable(fun):
-            raise TypeError(f"`FunctionObjective(fun=...)` must be callable, got {fun!r}.")
+            raise TypeError(f"`FunctionObjective(fun=...)` must be callable, got {described(fun)}.")
         check_arguments(
             fun, ["x"], "FunctionObjective(fun, example)", "fun", "Write a function of x alone."
         )
@@ -70,6 +70,7 @@ class FunctionObjective(AutogradObjective):
             weight_decay=weight_decay,
         )
         self._fun = fun if form.is_vector else lambda x: fun(form.tensors(x))
+        self._kind = type(form.tensors(form.start)).__name__  # of the argument of fun
         self._random = Replay()
 
     def has_one_mask(self) -> bool:
@@ -82,9 +83,15 @@ class FunctionObjective(AutogradObjective):
         try:
             returned = self._random(self._fun, leaf)
         except (RuntimeError, TypeError) as error:
-            if not raised_by_numpy(error):
-                raise
-            raise numpy_loss(f"fun mixes NumPy with a tensor ({error})") from error
+            if raised_by_numpy(error):
+                raise numpy_loss(f"fun mixes NumPy with a tensor ({error})") from error
+            if str(error) == f"{self._kind!r} object is not callable":
+                raise TypeError(
+                    f"fun calls its argument as a function, but it is a {self._kind}, like x0. For "
+                    "the parameters of a module pass the module itself: `minimize(lambda model: "
+                    "loss_fn(model(inputs), targets), model)`."
+                ) from error
+            raise
         loss, aux = loss_and_aux(returned, self.loss_name)
         return Evaluation(loss, (leaf,), aux=aux)
 
@@ -108,7 +115,7 @@ def objective_of(
             check(form.start, call)
         return fun, form
     if not callable(fun):
-        raise TypeError(f"`{call}`: fun must be callable, got {fun!r}.")
+        raise TypeError(f"`{call}`: fun must be callable, got {described(fun)}.")
     mode: Mode = "auto" if product is None else product
     given = args if isinstance(args, tuple) else (args,)
     _check_fun(fun, isinstance(x0, nn.Module), len(given), call)

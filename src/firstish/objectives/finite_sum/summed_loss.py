@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from firstish._validate import described
 from firstish.objectives.autograd import loss_and_aux
 from firstish.objectives.checks import check_loss
 
@@ -43,7 +44,7 @@ class Summed:
 
     def __init__(self, fn: LossFunction) -> None:
         if not callable(fn):
-            raise TypeError(f"`Summed(fn)` must be given a callable, got {fn!r}.")
+            raise TypeError(f"`Summed(fn)` must be given a callable, got {described(fn)}.")
         self.fn = fn
 
     def __call__(self, *args: Any) -> Any:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from firstish._validate import described
 from firstish.interface.warn import warn
 from firstish.objectives.checks import check_loss
 from firstish.objectives.flatten import Layout, tensors_in
@@ -48,7 +49,7 @@ class FunctionalLoss:
         joined: bool = False,
     ) -> None:
         if not isinstance(model, nn.Module):
-            raise TypeError(f"`{call}(model=...)` must be an nn.Module, got {model!r}.")
+            raise TypeError(f"`{call}(model=...)` must be an nn.Module, got {described(model)}.")
         check_loss(loss_fn, call)
         _check_compiled(model, call)
         self._call = call
