@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -200,7 +201,7 @@ class ScaledGD(Optimizer):
             )
         limit_threads_after_fork()
         objective = self._engine()
-        with in_use(objective.parameters, _SHARED), alone():
+        with in_use(objective.parameters, _SHARED), alone(), _stale_graph_explained():
             return self._step(objective, closure)
 
     def _step(self, objective: ClosureObjective, closure: Closure) -> Tensor:
@@ -243,8 +244,6 @@ class ScaledGD(Optimizer):
             outside.restore()
             if isinstance(error, Skipped):
                 return self._skip(objective, error)
-            if "backward through the graph a second time" in str(error):
-                raise RuntimeError(_STALE) from error
             raise
         self.last_step, self.last_aux, self._own = entry.row(), new.aux, own
         if self._reuse:
@@ -387,7 +386,7 @@ class ScaledGD(Optimizer):
                 raise
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Resume: the next step is the same to the bit as without the interruption."""
+        """Resume: the next step is the same bit for bit as without the interruption."""
         held = [kept for kept in state_dict["state"].values() if kept]
         if held and not any("iterations" in kept for kept in held):
             raise ValueError(
@@ -584,6 +583,17 @@ class ScaledGD(Optimizer):
             "`torch.autocast(device, dtype=torch.bfloat16)` inside the closure, then "
             "`optimizer.step(closure)`. Parameters stay in full precision."
         )
+
+
+@contextmanager
+def _stale_graph_explained() -> Iterator[None]:
+    """Say what to do where torch only says that a graph was freed."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "backward through the graph a second time" in str(error):
+            raise RuntimeError(_STALE) from error
+        raise
 
 
 def _refuse_settings(given: dict[str, Any]) -> None:

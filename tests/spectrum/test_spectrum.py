@@ -62,7 +62,7 @@ def test_errors_name_the_call_that_was_made(call, name):
         call(valley, [])
     with pytest.raises(TypeError, match=rf"`{name}` calls `fun\(x\)`, but .* `fun\(\)`"):
         call(lambda: 1.0, X)
-    with pytest.raises(TypeError, match=rf"`{name}`: fun must be callable, got 3"):
+    with pytest.raises(TypeError, match=rf"`{name}`: fun must be callable, got int: 3"):
         call(3, X)
     objective = FunctionObjective(valley, X)
     with pytest.raises(ValueError, match=rf"`{name}` got a point of 3 numbers .* function of {N} "):
