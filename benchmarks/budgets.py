@@ -3,7 +3,7 @@
 A claim is judged three times by the words of `claims.py`: on a short run with as many rows as we
 could afford, on a run with few rows and the whole budget of the paper, and on the first part of the
 latter, cut where the short run ended. The third tells whether the budget or the size made the
-difference. `RULES` was fixed, and committed, before any run at the whole budget was looked at.
+difference. `verdict` was fixed, and committed, before any run at the whole budget was looked at.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from firstish.experiments.report.summary import Summary, summary_of
 
 RULES = {
     "holds": "at the whole budget, and in the short run if there was one that decides it",
-    "holds only late": "at the whole budget, but neither in the short run nor in the whole run cut "
-    "at the calls of the short one: the budget decides",
-    "depends on the size": "the short run and the whole run disagree, and so do the short run and "
-    "the whole run cut at its calls: the number of rows decides",
-    "does not hold": "it fails at the whole budget, also if it held in the short run",
+    "holds only late": "at the whole budget, but not in the short run, and the whole run cut at "
+    "the calls of the short one does not contradict that: the budget makes the difference",
+    "depends on the size": "the short run and the whole run disagree, and do so already at the "
+    "calls of the short one: the budget is not what makes the difference, but the number of rows, "
+    "or the step sizes that were tuned for each run",
+    "does not hold": "it fails at the whole budget, and does not depend on the size",
     "cannot be judged": "there is no run at the whole budget, or it does not decide the claim",
 }
 
@@ -76,11 +77,13 @@ class Crossing:
         other: the label of the other method.
         ahead: True if ours is lower in the end, False if the other; None if they are level.
         calls: from here on; None if the lead never changed.
+        met: the calls at which the one that was passed had met the tolerance, if before that.
     """
 
     other: str
     ahead: bool | None
     calls: float | None
+    met: float | None = None
 
     def sentence(self, ours: str) -> str:
         """In words."""
@@ -89,7 +92,12 @@ class Crossing:
         first, second = (ours, self.other) if self.ahead else (self.other, ours)
         if self.calls is None:
             return f"{first} is ahead of {second} throughout"
-        return f"{first} passes {second} after {self.calls:,.0f} calls"
+        if self.met is None:
+            return f"{first} passes {second} after {self.calls:,.0f} calls"
+        return (
+            f"{first} falls below the last f of {second}, which met the tolerance after "
+            f"{self.met:,.0f} calls, after {self.calls:,.0f}"
+        )
 
 
 def crossing(ours: Line, other: Line, rows: dict[str, Rows]) -> Crossing:
@@ -111,7 +119,9 @@ def crossing(ours: Line, other: Line, rows: dict[str, Rows]) -> Crossing:
         if abs(x - y) > tie and (x < y) is not ahead:
             changed = None if ahead is None else calls
             ahead = x < y
-    return Crossing(other.label, ahead, changed)
+    met = (other if ahead else ours).to_gtol.oracle_calls
+    late = changed is not None and met is not None and met < changed
+    return Crossing(other.label, ahead, changed, met if late else None)
 
 
 def _met(line: Line) -> bool:

@@ -7,7 +7,8 @@ A run at the paper's whole budget takes hours, and its rows hundreds of megabyte
 method that has ended as RECORDS/PROBLEM/METHOD.json.xz: what the tables, the figures and the
 verdicts read of its rows, f and |g| with nine digits, other numbers with five, seconds to the
 millisecond. Methods may come from several folders, also of several sessions, if all other settings
-agree. `unpack` makes a run folder of them, for `firstish report` and `benchmarks/results.py`.
+agree; one may have had a smaller budget, and its page then says so. `unpack` makes a run folder of
+them, for `firstish report` and `benchmarks/results.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from firstish.result import Row
 RECORDS = Path(__file__).with_name("records")
 DIGITS = {"value": 9, "grad_norm": 9, "scale": 5, "step_size": 5, "slope_ratio": 5}
 EXACT = ("oracle_calls", "passes", "trials", "pairs", "curvature", "scaling", "product")
-SETTINGS = ("problem", "budget", "gtol", "seed", "subset", "dtype", "device", "processor_time")
+SETTINGS = ("problem", "gtol", "seed", "subset", "dtype", "device", "processor_time")
 
 Method = dict[str, Any]
 
@@ -64,7 +65,8 @@ def unpack(place: Path, folder: Path) -> None:
     (folder / "tuning").mkdir(parents=True)
     runs = [method["run"] for method in found.values()]
     sessions = sorted((s for run in runs for s in run["sessions"]), key=lambda s: s["started"])
-    files.write_json(folder / "run.json", {**runs[0], "methods": list(found), "sessions": sessions})
+    joined = {"budget": max(run["budget"] for run in runs), "sessions": sessions}
+    files.write_json(folder / "run.json", {**runs[0], **joined, "methods": list(found)})
     ends = Ends({}, {})
     for key, method in found.items():
         if method["tuning"] is not None:

@@ -25,10 +25,15 @@ from firstish.experiments.report.summary import GAPS, Line, Reached, Summary, su
 from firstish.experiments.storage.sessions import every
 from firstish.experiments.winners import HEADERS, cells, grids
 from firstish.problems import get
+from firstish.problems.datasets.readers.imagenette import CLASSES
+from firstish.problems.imagenette_resnet import WEIGHT_DECAY
+from firstish.problems.resnet import ResNet18
+from firstish.problems.seeded import seeded
+from firstish.result import Status
 
 ANSWERS = {True: "holds", False: "**does not hold**", None: "cannot be judged"}
 CAPTIONS = {
-    "main": "Objective, scale and, on networks, step size; crosses mark negative curvature",
+    "main": "Objective and scale; step sizes unless all are 1; crosses mark negative curvature",
     "pono": "The same with PoNo and its best iterate so far",
     "scalings": "All scalings",
     "cg": "CG alone",
@@ -44,12 +49,12 @@ SMALL = "A small problem of ours: the paper's claims are about its larger siblin
 
 LINEAR = (
     "The objective of this problem keeps A·x, so that a trial of a line search makes no pass over "
-    "the data: methods with many trials spend fewer seconds a call."
+    "the data: methods with many trials spend fewer seconds per call."
 )
 
 MEMORY = {
     "imagenette-resnet": " `MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=100000000000` was set, so "
-    "that freed memory is used again at once; this changes only seconds."
+    "that freed memory is reused at once; this affects only the seconds."
 }
 
 LINEARS = ("digits-logistic", "cifar10-logistic", "mushrooms")
@@ -106,9 +111,9 @@ def table(summary: Summary) -> list[str]:
         *(f"gap {gap:g}" for gap in GAPS),
         f"norm g ≤ {summary.run['gtol']:g}",
         "lowest f",
-        "grid, calls",
+        "calls of the grid",
         "unit steps",
-        "and curvature",
+        "unit steps with curvature condition",
         "backtracks",
         "SPC / LPC / NC",
         "seconds",
@@ -135,12 +140,26 @@ def caution(summary: Summary) -> list[str]:
     ]
 
 
+def penalty(run: dict) -> list[str]:
+    """On the ResNet: the share of f that weight decay has at the start."""
+    if run["problem"] != "imagenette-resnet":
+        return []
+    with seeded(run["seed"]):
+        squares = sum(float(p.detach().square().sum()) for p in ResNet18(len(CLASSES)).parameters())
+    return [
+        f"At the start the penalty λ/2·‖x‖² is {WEIGHT_DECAY / 2 * squares:.4f}. A method whose f "
+        "has come down to about that has fitted the images, and what it does from there on is to "
+        "shrink the weights.",
+        "",
+    ]
+
+
 def unfinished(summary: Summary) -> str:
     if summary.any_converged:
         return ""
     return (
-        " No method met the tolerance, so that the lowest value is that of an unfinished run: the "
-        "gaps of the method that reached it are to its own end."
+        " No method met the tolerance, so the lowest value comes from an unfinished run, and the "
+        "gaps of the method that reached it are measured to its own last point."
     )
 
 
@@ -157,6 +176,19 @@ def winners(summary: Summary) -> list[str]:
 def verdicts(found: list[Verdict]) -> list[str]:
     lines = ["| claim | verdict | by how much |", "| --- | --- | --- |"]
     return lines + [f"| {v.claim}. {v.text} | {ANSWERS[v.holds]} | {v.detail} |" for v in found]
+
+
+def beside(problem: str, title: str) -> list[str]:
+    """Where this run is judged together with the other one of its problem."""
+    if problem not in WHOLE:
+        return ["The words are defined in [the index](index.md#how-a-claim-is-judged)."]
+    other = f"[the short run]({problem}.md)"
+    if title == problem:
+        other = f"[the whole budget]({problem}-whole.md)"
+    return [
+        f"On this run alone; [the index](index.md) judges it together with {other}, and defines "
+        "the words."
+    ]
 
 
 def name_of(run: dict) -> str:
@@ -185,6 +217,17 @@ def missing(summary: Summary) -> list[str]:
     return [parse_choice(key).label for key in wanted if key not in ended]
 
 
+def given_up(summary: Summary) -> list[str]:
+    """The methods that were stopped before the others' budget was spent, and where."""
+    found = [
+        f"{line.label} after {line.outcome['oracle_calls']:,.0f} calls"
+        for line in summary.lines
+        if line.outcome["status"] == Status.MAX_ORACLE_CALLS.name
+        and line.outcome["oracle_calls"] < summary.run["budget"]
+    ]
+    return [f"Given up early: {', '.join(found)}.", ""] if found else []
+
+
 def commands(run: dict) -> list[str]:
     """What to type for the same run and its page.
 
@@ -203,9 +246,9 @@ def commands(run: dict) -> list[str]:
         page,
         "```",
         "",
-        "The second command goes on with the winners of the grids, and with all other methods. "
-        f"Here each method had a folder of its own.{MEMORY.get(problem, '')} The page from the "
-        "rows that were kept:",
+        "The second command continues the winners of the grids and all other methods. "
+        f"We ran each method in its own folder.{MEMORY.get(problem, '')} To rebuild this page from "
+        "the published records:",
         "",
         "```sh",
         f"python benchmarks/records.py unpack benchmarks/records/{problem} runs/{title}",
@@ -219,13 +262,12 @@ def budgets(summary: Summary) -> str:
     budget = summary.run["budget"]
     trials = [t for line in summary.lines if line.tuning for t in line.tuning["trials"]]
     spent = max((t["oracle_calls"] for t in trials), default=budget)
-    began = "(an iteration that has begun is finished)"
+    own = f"up to {budget:,} oracle calls per method (the last iteration may overrun slightly)"
+    if not trials:
+        return own
     if spent > budget / 2:
-        return f"up to {budget:,} oracle calls a method and for each step size of a grid {began}"
-    return (
-        f"up to {budget:,} oracle calls a method {began}, up to {spent:,.0f} for each step size of "
-        "a grid, whose winner went on"
-    )
+        return f"{own} and per step size of a grid"
+    return f"{own}, up to {spent:,.0f} per step size of a grid, whose winner then continued"
 
 
 def crossings(summary: Summary) -> list[str]:
@@ -254,7 +296,7 @@ def record(summary: Summary, kept: dict) -> dict:
     found["crossings"] = crossings(summary)
     if "short" in kept:
         early = judge(cut(summary, kept["short"]["budget"]))
-        found["early"] = {v.text: v.holds for v in early}
+        found["early"] = {v.text: [v.holds, v.detail] for v in early}
     return {**kept, "whole": found}
 
 
@@ -284,7 +326,9 @@ def page(folder: Path, out: Path, note: str) -> Summary:
         ),
         "",
         *([f"Not run yet: {', '.join(waiting)}.", ""] if waiting else []),
+        *given_up(summary),
         *caution(summary),
+        *penalty(run),
         *([SMALL, ""] if problem.name.startswith("digits") else []),
         *([note, ""] if note else []),
         *commands(run),
@@ -293,6 +337,8 @@ def page(folder: Path, out: Path, note: str) -> Summary:
         "",
         "## Verdicts",
         "",
+        *beside(problem.name, title),
+        "",
         *verdicts(found),
         "",
         "## Table",
@@ -300,9 +346,9 @@ def page(folder: Path, out: Path, note: str) -> Summary:
         *table(summary),
         "",
         f"The lowest value seen is {number(summary.lowest, 10)}. Gap d: oracle calls until f is at "
-        "most lowest + d (f0 − lowest). Unit steps: share of the steps with step size 1; and "
-        "curvature: share that is a unit step and satisfies the curvature condition at η = 0.9. "
-        "Backtracks: per iteration. Grid: calls of the whole grid of step sizes, the "
+        "most lowest + d (f0 − lowest). Unit steps: share of the steps with step size 1; with "
+        "curvature condition: share that also satisfies it, at η = 0.9. "
+        "Backtracks: per iteration. Calls of the grid: of all its step sizes, the "
         "winner's among them." + unfinished(summary),
         *(["", LINEAR] if problem.name in LINEARS else []),
         *winners(summary),

@@ -61,7 +61,12 @@ def test_the_last_crossing(other, told):
 def test_a_method_that_met_the_tolerance_keeps_its_value():
     other = curve((1, 9.0), (20, 8.0), (900, 0.2))
     found = crossing(line("a", 90), line("b"), {"a": OURS, "b": other})
-    assert found.sentence("a") == "b passes a after 900 calls"
+    assert found.sentence("a") == (
+        "b falls below the last f of a, which met the tolerance after 90 calls, after 900"
+    )
+    sooner = curve((1, 9.0), (20, 8.0), (85, 0.2))
+    found = crossing(line("a", 90), line("b"), {"a": OURS, "b": sooner})
+    assert found.sentence("a") == "b passes a after 85 calls"
 
 
 def test_a_tie_does_not_change_the_lead():

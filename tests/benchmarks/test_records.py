@@ -6,6 +6,7 @@ import shutil
 import pytest
 import records
 from claims import judge
+from results import given_up
 from typer.testing import CliRunner
 
 from firstish.experiments.report.summary import summarise
@@ -19,7 +20,7 @@ def firstish(*words):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two folders with the same settings, and one with another budget."""
+    """Two folders with the same settings, one with a smaller budget, one with another tolerance."""
     base = tmp_path_factory.mktemp("runs")
     for name, methods in (("one", ["cgmr", "mr"]), ("two", ["line-search", "lazy"])):
         chosen = [word for method in methods for word in ("--method", method)]
@@ -28,9 +29,10 @@ def runs(tmp_path_factory):
     trial = {"rate": 0.1, "value": 1.0, "status": "CONVERGED", "oracle_calls": 9, "seconds": 1.0}
     grid = {"method": "mr", "winner": 0.1, "oracle_calls": 9, "seconds": 1.0, "trials": [trial]}
     files.write_json(base / "one" / "tuning" / "mr.json", grid)
-    shutil.copytree(base / "two", base / "short")
-    run = files.read_json(base / "short" / "run.json")
-    files.write_json(base / "short" / "run.json", {**run, "budget": 100})
+    for name, change in (("short", {"budget": 100}), ("other", {"gtol": 0.1})):
+        shutil.copytree(base / "two", base / name)
+        run = files.read_json(base / name / "run.json")
+        files.write_json(base / name / "run.json", {**run, **change})
     return base
 
 
@@ -62,8 +64,20 @@ def test_two_folders_become_one_run_with_the_same_lines(runs, tmp_path):
 
 def test_a_run_with_other_settings_is_not_mixed_in(runs, tmp_path):
     records.pack(runs / "one", tmp_path)
-    with pytest.raises(SystemExit, match="budget 100, packed 300"):
-        records.pack(runs / "short", tmp_path)
+    with pytest.raises(SystemExit, match=r"gtol 0\.1, packed 1e-06"):
+        records.pack(runs / "other", tmp_path)
+
+
+def test_a_method_may_have_had_a_smaller_budget_and_the_page_says_so(runs, tmp_path):
+    for name in ("short", "one"):
+        records.pack(runs / name, tmp_path)
+    records.unpack(tmp_path / "digits-logistic", tmp_path / "made")
+    summary = summarise(tmp_path / "made")
+    assert summary.run["budget"] == 300
+    assert given_up(summary) == []  # 300 calls, whatever run.json says
+    line = next(line for line in summary.lines if line.key == "line-search")
+    line.outcome["oracle_calls"] = 100
+    assert given_up(summary) == ["Given up early: Line search, limited after 100 calls.", ""]
 
 
 def test_nothing_is_overwritten(runs, tmp_path):

@@ -51,7 +51,7 @@ def lowest(problem):
     for table in re.findall(r"(?:^\|.*\n)+", page, flags=re.M):
         header, _, *lines = map(cells, table.splitlines())
         if "lowest f" in header:
-            where = [header.index(name) for name in ("lowest f", "grid, calls")]
+            where = [header.index(name) for name in ("lowest f", "calls of the grid")]
             found |= {line[0]: tuple(line[k] for k in where) for line in lines}
     return found
 

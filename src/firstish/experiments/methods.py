@@ -215,7 +215,7 @@ METHODS: dict[str, MethodSpec] = {
         optional_rate=True,  # only a full reset starts every search from the given step
     ),
     "line-search-no": MethodSpec(
-        "Line search, none", _line_search("no"), Style(SKY, "dot", "triangle-up-open")
+        "Line search, no reset", _line_search("no"), Style(SKY, "dot", "triangle-up-open")
     ),
     "pono": MethodSpec(
         "PoNo",

@@ -15,7 +15,7 @@ from firstish.problems.rows import mixed_rows, precision
 from firstish.problems.seeded import seeded
 
 _SIDE = 32
-_WEIGHT_DECAY = 1e-5
+WEIGHT_DECAY = 1e-5
 _AT_ONCE = 1000  # images; the graph of a product then takes 2.7 GB
 
 
@@ -37,7 +37,7 @@ def _build(options: Options) -> Instance:
         model.to(options.device, dtype),
         normalised(data.images, dtype).to(options.device),
         torch.from_numpy(data.labels).to(options.device),
-        _WEIGHT_DECAY,
+        WEIGHT_DECAY,
         options,
         at_once=_AT_ONCE,
     )

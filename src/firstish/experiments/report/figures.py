@@ -298,5 +298,6 @@ def _label(axis: Axes, horizontal: str, vertical: str) -> None:
 
 
 def _titled(figure: Figure, summary: Summary) -> Figure:
-    figure.suptitle(get(summary.run["problem"]).title, fontsize=11)
+    title, subset = get(summary.run["problem"]).title, summary.run.get("subset")
+    figure.suptitle(title if subset is None else f"{title}, first {subset:,} rows", fontsize=11)
     return figure
