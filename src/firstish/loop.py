@@ -164,7 +164,7 @@ class Run:
 
     @property
     def stalled(self) -> bool:
-        """True if the last step left f as it was, to the bit."""
+        """True if the last step left f as it was, bit for bit."""
         return self._f_before == self._value
 
     def here(self) -> Entry:

@@ -16,7 +16,7 @@ from firstish.objectives.base import Order, Point
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adam:
-    """Adam by the functional form of `torch.optim.Adam`, equal to it to the bit.
+    """Adam by the functional form of `torch.optim.Adam`, equal to it bit for bit.
 
         m <- beta1 m + (1 - beta1) g,    v <- beta2 v + (1 - beta2) g^2
         x <- x - alpha m' / (sqrt(v') + eps),    m' = m / (1 - beta1^k),    v' = v / (1 - beta2^k)

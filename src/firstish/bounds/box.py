@@ -56,7 +56,7 @@ class Box:
             object.__setattr__(self, name, value)
 
     def project(self, x: Tensor) -> Tensor:
-        """The point of the box nearest to x; its entries at a bound equal the bound to the bit."""
+        """The point of the box nearest to x; its entries at a bound equal the bound exactly."""
         return torch.clamp(x, self.lower, self.upper)
 
     def rounded(self, x: Tensor) -> Tensor:

@@ -240,7 +240,7 @@ class Point(ABC):
         """Free the graph, if one is held."""
 
     def inherited(self) -> tuple[Any, ...]:
-        """Tensors and numbers from earlier points that x alone does not give to the bit.
+        """Tensors and numbers from earlier points that x alone does not give bit for bit.
 
         They are saved with a run. Empty by default.
         """

@@ -237,7 +237,7 @@ class ClosureObjective(AutogradObjective):
         return AutogradPoint(self, x, order if self._reuse else 0)
 
     def write(self, x: Tensor) -> None:
-        """Put x into the live parameters, to the bit."""
+        """Put x into the live parameters, bit for bit."""
         if x is not self._written:
             self.layout.write(x, self.parameters)
             self._written = x

@@ -42,7 +42,7 @@ def warn_of_zeros(point: Point, moved: bool) -> None:
 
 
 def _is_constant(point: Point) -> bool:
-    """True if f is the same to the bit at x and at two points near it: 2 values."""
+    """True if f is the same bit for bit at x and at two points near it: 2 values."""
     h = point.eps ** (1 / 4) * point.x.abs().clamp(min=1)
     if point.box is not None:
         h = h * ((point.box.lower <= point.x - h) & (point.x + h <= point.box.upper))

@@ -181,7 +181,7 @@ def _begin_between(
     if not change:
         return Run(BoundedObjective(point.objective, box), point.x, method)
     variables = task.variables(point, rows, whiten=False)
-    # From x = 0, so that a variable at its bound is 0 to the bit.
+    # From x = 0, so that a variable at its bound is exactly 0.
     origin = point.at(torch.zeros_like(point.x), method.order)
     objective = BoundedObjective(Substituted(origin, variables), box)
     return Run(objective, variables.inverse(point.x), method)

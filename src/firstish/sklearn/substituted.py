@@ -105,7 +105,7 @@ class SubstitutedPoint(PointView):
         self._image = None
 
     def inherited(self) -> tuple[Any, ...]:
-        """x + T u, which u alone does not give to the bit, and what the point of f inherited."""
+        """x + T u, which u alone does not give bit for bit, and what the point of f inherited."""
         return (self.inner.x, *self.inner.inherited())
 
     def inherit(self, what: tuple[Any, ...]) -> None:
