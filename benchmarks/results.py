@@ -218,14 +218,15 @@ def missing(summary: Summary) -> list[str]:
 
 
 def given_up(summary: Summary) -> list[str]:
-    """The methods that were stopped before the others' budget was spent, and where."""
+    """The methods that were stopped before the others' budget was spent: where, and their price."""
     found = [
-        f"{line.label} after {line.outcome['oracle_calls']:,.0f} calls"
+        f"{line.label} after {line.outcome['oracle_calls']:,.0f} calls, which took "
+        f"{spent(line.outcome['seconds'] / 3600)}"
         for line in summary.lines
         if line.outcome["status"] == Status.MAX_ORACLE_CALLS.name
         and line.outcome["oracle_calls"] < summary.run["budget"]
     ]
-    return [f"Given up early: {', '.join(found)}.", ""] if found else []
+    return [f"Given up early: {'; '.join(found)}.", ""] if found else []
 
 
 def commands(run: dict) -> list[str]:

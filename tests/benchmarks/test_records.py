@@ -76,8 +76,9 @@ def test_a_method_may_have_had_a_smaller_budget_and_the_page_says_so(runs, tmp_p
     assert summary.run["budget"] == 300
     assert given_up(summary) == []  # 300 calls, whatever run.json says
     line = next(line for line in summary.lines if line.key == "line-search")
-    line.outcome["oracle_calls"] = 100
-    assert given_up(summary) == ["Given up early: Line search, limited after 100 calls.", ""]
+    line.outcome.update(oracle_calls=100, seconds=1800.0)
+    told = "Given up early: Line search, limited after 100 calls, which took 0.5 core-hours."
+    assert given_up(summary) == [told, ""]
 
 
 def test_nothing_is_overwritten(runs, tmp_path):
