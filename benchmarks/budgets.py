@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from claims import Line, Rows, Verdict
+from claims import Line, Rows
 
 from firstish.experiments.report.summary import Summary, summary_of
 
 RULES = {
     "holds": "at the whole budget, and in the short run if there was one that decides it",
-    "holds only late": "at the whole budget, but not in the short run, and the whole run cut at "
-    "the calls of the short one does not contradict that: the budget makes the difference",
+    "holds only late": "at the whole budget, but not in the short run, and the whole run, cut at "
+    "the calls of the short one, does not contradict that: the budget makes the difference",
     "depends on the size": "the short run and the whole run disagree, and do so already at the "
     "calls of the short one: the budget is not what makes the difference, but the number of rows, "
     "or the step sizes that were tuned for each run",
-    "does not hold": "it fails at the whole budget, and does not depend on the size",
+    "does not hold": "it fails at the whole budget; if it holds in the short run, then also in the "
+    "whole run up to as many calls, or that does not decide it",
     "cannot be judged": "there is no run at the whole budget, or it does not decide the claim",
 }
 
@@ -78,12 +79,14 @@ class Crossing:
         ahead: True if ours is lower in the end, False if the other; None if they are level.
         calls: from here on; None if the lead never changed.
         met: the calls at which the one that was passed had met the tolerance, if before that.
+        changes: how often the lead changed.
     """
 
     other: str
     ahead: bool | None
     calls: float | None
     met: float | None = None
+    changes: int = 0
 
     def sentence(self, ours: str) -> str:
         """In words."""
@@ -92,11 +95,12 @@ class Crossing:
         first, second = (ours, self.other) if self.ahead else (self.other, ours)
         if self.calls is None:
             return f"{first} is ahead of {second} throughout"
+        last = f", the last of {self.changes} changes of the lead" if self.changes > 1 else ""
         if self.met is None:
-            return f"{first} passes {second} after {self.calls:,.0f} calls"
+            return f"{first} passes {second} after {self.calls:,.0f} calls{last}"
         return (
-            f"{first} falls below the last f of {second}, which met the tolerance after "
-            f"{self.met:,.0f} calls, after {self.calls:,.0f}"
+            f"{second} met the tolerance after {self.met:,.0f} calls, and {first} passed its f "
+            f"after {self.calls:,.0f}{last}"
         )
 
 
@@ -104,7 +108,7 @@ def crossing(ours: Line, other: Line, rows: dict[str, Rows]) -> Crossing:
     """Where the lowest f so far of two methods crosses for the last time.
 
     A method that met the tolerance keeps its lowest f; of others, only the calls that both spent
-    are compared.
+    are compared. Differences of up to `TIE` change no lead, and two methods that end so are level.
     """
     curves = [_lowest(rows[line.key]) for line in (ours, other)]
     ends = [c[-1][0] for c, line in zip(curves, (ours, other), strict=True) if not _met(line)]
@@ -112,16 +116,21 @@ def crossing(ours: Line, other: Line, rows: dict[str, Rows]) -> Crossing:
     start = max(c[0][1] for c in curves)
     tie = TIE * (start - min(c[-1][1] for c in curves))
     ahead: bool | None = None
-    changed = None
+    changes: list[float] = []
+    level = True
     for calls, x, y in _together(*curves):
         if calls > end:
             break
-        if abs(x - y) > tie and (x < y) is not ahead:
-            changed = None if ahead is None else calls
+        level = abs(x - y) <= tie
+        if not level and (x < y) is not ahead:
+            changes += [] if ahead is None else [calls]
             ahead = x < y
+    if level:
+        return Crossing(other.label, None, None)
+    changed = changes[-1] if changes else None
     met = (other if ahead else ours).to_gtol.oracle_calls
     late = changed is not None and met is not None and met < changed
-    return Crossing(other.label, ahead, changed, met if late else None)
+    return Crossing(other.label, ahead, changed, met if late else None, len(changes))
 
 
 def _met(line: Line) -> bool:
@@ -151,10 +160,3 @@ def _together(
         at = min(following)
         i += i + 1 < len(a) and a[i + 1][0] <= at
         j += j + 1 < len(b) and b[j + 1][0] <= at
-
-
-def merged(short: list[Verdict], early: list[Verdict], whole: list[Verdict]) -> list[str]:
-    """The word for each claim of the whole run."""
-    of_short = {v.text: v.holds for v in short}
-    of_early = {v.text: v.holds for v in early}
-    return [verdict(of_short.get(v.text), of_early.get(v.text), v.holds) for v in whole]

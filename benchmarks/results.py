@@ -12,11 +12,12 @@ from __future__ import annotations
 import argparse
 import math
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from budgets import crossing, cut
-from claims import PAPERS, Verdict, judge
-from results_index import WHOLE, index, is_whole, read, write
+from claims import PAPERS, Verdict, calls_to, judge
+from results_index import CROSSINGS, WHOLE, index, is_whole, read, write
 
 from firstish.experiments.methods import parse_choice
 from firstish.experiments.report.command import words
@@ -57,6 +58,11 @@ MEMORY = {
     "that freed memory is reused at once; this affects only the seconds."
 }
 
+ROWS = {"cifar10-logistic": 50_000, "fashion-mlp": 60_000, "imagenette-resnet": 9_469}
+
+FITTED = 1.1
+"""The images of the ResNet are fitted where f is at most so many times the penalty at the start."""
+
 LINEARS = ("digits-logistic", "cifar10-logistic", "mushrooms")
 
 
@@ -85,6 +91,11 @@ def rank(line: Line) -> tuple[float, float]:
     return (calls, 0.0) if calls is not None else (math.inf, math.inf if best is None else best)
 
 
+def last(line: Line) -> str:
+    """The value at the end of a method."""
+    return number(line.outcome.get("value"), 8)
+
+
 def table(summary: Summary) -> list[str]:
     def cell(reached: Reached) -> str:
         return number(reached.oracle_calls)
@@ -97,6 +108,7 @@ def table(summary: Summary) -> list[str]:
             *map(cell, line.to_gap),
             cell(line.to_gtol),
             number(line.best, 8),
+            "-" if last(line) == number(line.best, 8) else last(line),
             cost,
             percent(line.unit_steps),
             percent(line.curvature_condition),
@@ -111,6 +123,7 @@ def table(summary: Summary) -> list[str]:
         *(f"gap {gap:g}" for gap in GAPS),
         f"norm g ≤ {summary.run['gtol']:g}",
         "lowest f",
+        "last f, if higher",
         "calls of the grid",
         "unit steps",
         "unit steps with curvature condition",
@@ -140,26 +153,37 @@ def caution(summary: Summary) -> list[str]:
     ]
 
 
-def penalty(run: dict) -> list[str]:
-    """On the ResNet: the share of f that weight decay has at the start."""
-    if run["problem"] != "imagenette-resnet":
+def penalty(summary: Summary) -> list[str]:
+    """On the ResNet: the share of f that weight decay has at the start, and who came down to it."""
+    if summary.run["problem"] != "imagenette-resnet":
         return []
-    with seeded(run["seed"]):
+    with seeded(summary.run["seed"]):
         squares = sum(float(p.detach().square().sum()) for p in ResNet18(len(CLASSES)).parameters())
+    decay = WEIGHT_DECAY / 2 * squares
+    calls = {line.label: calls_to(FITTED * decay, summary.rows[line.key]) for line in summary.lines}
+    met = sorted((count, label) for label, count in calls.items() if count is not None)
+    told = f"{listed(f'{label} after {count:,.0f} calls' for count, label in met)}"
+    never = [label for label, count in calls.items() if count is None]
     return [
-        f"At the start the penalty λ/2·‖x‖² is {WEIGHT_DECAY / 2 * squares:.4f}. A method whose f "
-        "has come down to about that has fitted the images, and what it does from there on is to "
-        "shrink the weights.",
+        f"At the start the penalty λ/2·‖x‖² is {decay:.4f}. A method whose f has come down to "
+        "about that has fitted the images, and then shrinks the weights. "
+        f"f ≤ {FITTED * decay:.4f} is reached by {told}"
+        + (f"; not by {listed(never)}." if never else "."),
         "",
     ]
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names of methods, which may have commas in them."""
+    return "; ".join(names)
 
 
 def unfinished(summary: Summary) -> str:
     if summary.any_converged:
         return ""
     return (
-        " No method met the tolerance, so the lowest value comes from an unfinished run, and the "
-        "gaps of the method that reached it are measured to its own last point."
+        " No method met the tolerance, so the lowest value comes from an unfinished run, and that "
+        "method's gaps are relative to its own best value."
     )
 
 
@@ -189,6 +213,14 @@ def beside(problem: str, title: str) -> list[str]:
         f"On this run alone; [the index](index.md) judges it together with {other}, and defines "
         "the words."
     ]
+
+
+def size_of(run: dict) -> str:
+    """How many rows."""
+    every = ROWS.get(run["problem"])
+    if run["subset"] is None:
+        return "all rows"
+    return f"the first {run['subset']:,} rows" + (f" of {every:,}" if every else "")
 
 
 def name_of(run: dict) -> str:
@@ -226,7 +258,7 @@ def given_up(summary: Summary) -> list[str]:
         if line.outcome["status"] == Status.MAX_ORACLE_CALLS.name
         and line.outcome["oracle_calls"] < summary.run["budget"]
     ]
-    return [f"Given up early: {'; '.join(found)}.", ""] if found else []
+    return [f"Given up early: {listed(found)}.", ""] if found else []
 
 
 def commands(run: dict) -> list[str]:
@@ -268,7 +300,9 @@ def budgets(summary: Summary) -> str:
         return own
     if spent > budget / 2:
         return f"{own} and per step size of a grid"
-    return f"{own}, up to {spent:,.0f} per step size of a grid, whose winner then continued"
+    return (
+        f"{own}, up to {spent:,.0f} per step size of a grid, whose winner was then run to the end"
+    )
 
 
 def crossings(summary: Summary) -> list[str]:
@@ -313,23 +347,22 @@ def page(folder: Path, out: Path, note: str) -> Summary:
         shutil.copy(path, figures / name)
         shown += [f"![{caption}](figures/{name})", "", f"*{caption}.*", ""]
     waiting = missing(summary)
-    rows = "all rows" if run["subset"] is None else f"the first {run['subset']:,} rows"
     text = [
         f"# {problem.title}" + (", the whole budget" if title != problem.name else ""),
         "",
-        f"On {rows}, {run['dtype']}, seed {run['seed']}, {budgets(summary)}, "
-        f"firstish {every(run, 'firstish')}, torch "
-        f"{every(run, 'torch')}, threads: {every(run, 'threads')}. "
+        f"[The problem](../problems.md#{problem.name}) on {size_of(run)}, {run['dtype']}, "
+        f"seed {run['seed']}, {budgets(summary)}, firstish {every(run, 'firstish')}, "
+        f"torch {every(run, 'torch')}, threads: {every(run, 'threads')}. "
         + (
             "Seconds are processor time."
             if run.get("processor_time")
             else "Seconds are wall-clock time."
         ),
         "",
-        *([f"Not run yet: {', '.join(waiting)}.", ""] if waiting else []),
+        *([f"Not run yet: {listed(waiting)}.", ""] if waiting else []),
         *given_up(summary),
         *caution(summary),
-        *penalty(run),
+        *penalty(summary),
         *([SMALL, ""] if problem.name.startswith("digits") else []),
         *([note, ""] if note else []),
         *commands(run),
@@ -350,7 +383,9 @@ def page(folder: Path, out: Path, note: str) -> Summary:
         "most lowest + d (f0 − lowest). Unit steps: share of the steps with step size 1; with "
         "curvature condition: share that also satisfies it, at η = 0.9. "
         "Backtracks: per iteration. Calls of the grid: of all its step sizes, the "
-        "winner's among them." + unfinished(summary),
+        "winner's among them. A dash among the gaps: not reached, or the method met the tolerance "
+        "first and stopped. [What the methods do](../which-method.md), "
+        "[what the words mean](../glossary.md)." + unfinished(summary),
         *(["", LINEAR] if problem.name in LINEARS else []),
         *winners(summary),
         "",
@@ -367,10 +402,7 @@ def crossed(summary: Summary) -> list[str]:
     told = crossings(summary)
     if not told:
         return []
-    lead = (
-        "The lowest f so far of two methods, and the oracle calls at which the lead changed last. "
-        "A method that met the tolerance stops there and keeps its value:"
-    )
+    lead = f"{CROSSINGS}:"
     return ["## Crossing points", "", lead, "", *(f"- {sentence}" for sentence in told), ""]
 
 

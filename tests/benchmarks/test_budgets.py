@@ -44,7 +44,10 @@ OURS = curve((1, 9.0), (10, 5.0), (40, 1.0), (90, 0.5))
 @pytest.mark.parametrize(
     ("other", "told"),
     [
-        (curve((1, 9.0), (20, 4.0), (60, 3.0), (95, 2.0)), "a passes b after 40 calls"),
+        (
+            curve((1, 9.0), (20, 4.0), (60, 3.0), (95, 2.0)),
+            "a passes b after 40 calls, the last of 2 changes of the lead",
+        ),
         (curve((1, 9.0), (10, 4.0), (30, 0.9), (80, 0.1)), "b is ahead of a throughout"),
         (curve((1, 9.0), (20, 8.0), (60, 7.0)), "a is ahead of b throughout"),
         (curve((1, 9.0), (20, 8.0), (80, 0.2)), "b passes a after 80 calls"),
@@ -62,17 +65,21 @@ def test_a_method_that_met_the_tolerance_keeps_its_value():
     other = curve((1, 9.0), (20, 8.0), (900, 0.2))
     found = crossing(line("a", 90), line("b"), {"a": OURS, "b": other})
     assert found.sentence("a") == (
-        "b falls below the last f of a, which met the tolerance after 90 calls, after 900"
+        "a met the tolerance after 90 calls, and b passed its f after 900"
     )
     sooner = curve((1, 9.0), (20, 8.0), (85, 0.2))
     found = crossing(line("a", 90), line("b"), {"a": OURS, "b": sooner})
     assert found.sentence("a") == "b passes a after 85 calls"
 
 
-def test_a_tie_does_not_change_the_lead():
-    other = curve((1, 9.0), (20, 4.0), (50, 1.0 - 1e-9), (95, 1.0 - 1e-9))
-    rows = {"a": curve((1, 9.0), (10, 5.0), (40, 1.0), (95, 1.0)), "b": other}
-    assert crossing(line("a"), line("b"), rows).sentence("a") == "a passes b after 40 calls"
+def test_a_tie_does_not_change_the_lead_and_at_the_end_is_level():
+    ours = curve((1, 9.0), (10, 5.0), (40, 1.0), (95, 0.5))
+    tied = curve((1, 9.0), (20, 4.0), (50, 1.0 - 1e-9), (95, 0.9))
+    found = crossing(line("a"), line("b"), {"a": ours, "b": tied})
+    assert found.sentence("a") == "a passes b after 40 calls, the last of 2 changes of the lead"
+    tied = curve((1, 9.0), (20, 4.0), (95, 0.5 - 1e-9))
+    found = crossing(line("a"), line("b"), {"a": ours, "b": tied})
+    assert found.sentence("a") == "a and b end level"
 
 
 def test_a_run_is_cut_at_calls():

@@ -195,7 +195,7 @@ def test_about_twenty_runs_for_a_grid(seconds, holds):
     verdict = of_a_grid(replace(line("adam", 3), tuning=grid(seconds - 1, 1.0)))
     assert verdict.holds is holds
     better = f"; CGMR is {BETTER}" if seconds > 40 else ""  # a dearer grid, not a cheaper one
-    assert verdict.detail.endswith(f"10.0 in calls{better}")
+    assert verdict.detail.endswith(f"10.0 in calls (80){better}")
 
 
 @pytest.mark.parametrize(("seconds", "holds"), [(9.0, None), (20.0, None), (41.0, False)])
