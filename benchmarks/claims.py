@@ -501,10 +501,11 @@ class _Judge:
             yield Verdict(7, text, holds, f"{calls}; f reached: {best}")
 
     def _time(self, kind: str) -> Iterator[Verdict]:
+        together = self.run.get("paces")
         paces = {
-            line.label: line.outcome["seconds"] / line.outcome["oracle_calls"]
-            for key, line in self.lines.items()
-            if key in PAPERS and line.outcome.get("oracle_calls") and line.outcome.get("seconds")
+            self.lines[key].label: pace
+            for key, pace in self._paces(together).items()
+            if key in PAPERS and key in self.lines
         }
         waiting = [key for key in PAPERS if key not in self.lines]
         if len(paces) > 1:
@@ -516,11 +517,23 @@ class _Judge:
             agree = spread <= ABOUT
             holds = None if agree and waiting else agree == (kind != "resnet")  # it can only grow
             detail = f"a call of {most} took {spread:.2f}× one of {least}"
+            if together:
+                detail += f" (all methods one after another, {together['calls']:,} calls each)"
             kept = "; A·x is kept, so that trials make no pass over the data"
             detail += kept if kind == "logistic" and not agree else ""
             yield Verdict(8, f"{expected}.", holds, detail)
         if kind == "logistic":
             yield from self._grid()
+
+    def _paces(self, together: dict[str, Any] | None) -> dict[str, float]:
+        """The seconds per call of each method, from a run in one session if there is one."""
+        if together:
+            return {key.split("@")[0]: pace for key, pace in together["seconds"].items()}
+        return {
+            key: line.outcome["seconds"] / line.outcome["oracle_calls"]
+            for key, line in self.lines.items()
+            if line.outcome.get("oracle_calls") and line.outcome.get("seconds")
+        }
 
     def _grid(self) -> Iterator[Verdict]:
         text = "Tuning Adam took about 20 CGMR runs, in time."

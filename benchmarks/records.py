@@ -1,14 +1,16 @@
 """Published records: the rows of finished methods in little space, and run folders made of them.
 
     .venv/bin/python benchmarks/records.py pack RUN_FOLDER... [--into benchmarks/records]
+    .venv/bin/python benchmarks/records.py paces RUN_FOLDER [--into benchmarks/records]
     .venv/bin/python benchmarks/records.py unpack benchmarks/records/fashion-mlp RUN_FOLDER
 
 A run at the paper's whole budget takes hours, and its rows hundreds of megabytes. `pack` keeps each
 method that has ended as RECORDS/PROBLEM/METHOD.json.xz: what the tables, the figures and the
 verdicts read of its rows, f and |g| with nine digits, other numbers with five, seconds to the
 millisecond. Methods may come from several folders, also of several sessions, if all other settings
-agree; one may have had a smaller budget, and its page then says so. `unpack` makes a run folder of
-them, for `firstish report` and `benchmarks/results.py`.
+agree. Their seconds cannot be compared then, so `paces` keeps the seconds per call of a short run
+of all methods in one session.
+`unpack` makes a run folder of all this, for `firstish report` and `benchmarks/results.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from firstish.result import Row
 RECORDS = Path(__file__).with_name("records")
 DIGITS = {"value": 9, "grad_norm": 9, "scale": 5, "step_size": 5, "slope_ratio": 5}
 EXACT = ("oracle_calls", "passes", "trials", "pairs", "curvature", "scaling", "product")
-SETTINGS = ("problem", "gtol", "seed", "subset", "dtype", "device", "processor_time")
+PACES = "paces.json"
+SETTINGS = ("problem", "budget", "gtol", "seed", "subset", "dtype", "device", "processor_time")
 
 Method = dict[str, Any]
 
@@ -55,6 +58,20 @@ def pack(folder: Path, into: Path) -> list[Path]:
     return written
 
 
+def paces(folder: Path, into: Path) -> Path:
+    """Keep the seconds per call of each method of a run made in one session; the file written."""
+    run, ends = files.read_json(folder / "run.json"), read_ends(folder)
+    if len(run["sessions"]) != 1:
+        raise SystemExit(f"{folder} was made in several sessions: their seconds do not compare.")
+    place = into / run["problem"]
+    for other in _packed(place).values():
+        _check({**run, "budget": other["run"]["budget"]}, other["run"], folder)
+    seconds = {k: end["seconds"] / end["oracle_calls"] for k, end in ends.methods.items()}
+    path = place / PACES
+    files.write_json(path, {"calls": run["budget"], "seconds": seconds})
+    return path
+
+
 def unpack(place: Path, folder: Path) -> None:
     """Make a run folder of packed methods."""
     found = _packed(place)
@@ -65,7 +82,9 @@ def unpack(place: Path, folder: Path) -> None:
     (folder / "tuning").mkdir(parents=True)
     runs = [method["run"] for method in found.values()]
     sessions = sorted((s for run in runs for s in run["sessions"]), key=lambda s: s["started"])
-    joined = {"budget": max(run["budget"] for run in runs), "sessions": sessions}
+    joined = {"sessions": sessions}
+    if (place / PACES).exists():
+        joined["paces"] = files.read_json(place / PACES)
     files.write_json(folder / "run.json", {**runs[0], **joined, "methods": list(found)})
     ends = Ends({}, {})
     for key, method in found.items():
@@ -121,6 +140,9 @@ def main() -> None:
     packing = commands.add_parser("pack", help="keep the methods that have ended")
     packing.add_argument("folders", type=Path, nargs="+")
     packing.add_argument("--into", type=Path, default=RECORDS)
+    pacing = commands.add_parser("paces", help="keep the seconds per call of a run in one session")
+    pacing.add_argument("folders", type=Path, nargs="+")
+    pacing.add_argument("--into", type=Path, default=RECORDS)
     unpacking = commands.add_parser("unpack", help="make a run folder of packed methods")
     unpacking.add_argument("records", type=Path)
     unpacking.add_argument("folder", type=Path)
@@ -130,7 +152,8 @@ def main() -> None:
         print(f"made {args.folder}")
         return
     for folder in args.folders:
-        for path in pack(folder, args.into):
+        written = [paces(folder, args.into)] if args.command == "paces" else pack(folder, args.into)
+        for path in written:
             print(f"wrote {path}, {path.stat().st_size / 1000:,.0f} kB")
 
 

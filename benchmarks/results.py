@@ -30,7 +30,6 @@ from firstish.problems.datasets.readers.imagenette import CLASSES
 from firstish.problems.imagenette_resnet import WEIGHT_DECAY
 from firstish.problems.resnet import ResNet18
 from firstish.problems.seeded import seeded
-from firstish.result import Status
 
 ANSWERS = {True: "holds", False: "**does not hold**", None: "cannot be judged"}
 CAPTIONS = {
@@ -249,18 +248,6 @@ def missing(summary: Summary) -> list[str]:
     return [parse_choice(key).label for key in wanted if key not in ended]
 
 
-def given_up(summary: Summary) -> list[str]:
-    """The methods that were stopped before the others' budget was spent: where, and their price."""
-    found = [
-        f"{line.label} after {line.outcome['oracle_calls']:,.0f} calls, which took "
-        f"{spent(line.outcome['seconds'] / 3600)}"
-        for line in summary.lines
-        if line.outcome["status"] == Status.MAX_ORACLE_CALLS.name
-        and line.outcome["oracle_calls"] < summary.run["budget"]
-    ]
-    return [f"Given up early: {listed(found)}.", ""] if found else []
-
-
 def commands(run: dict) -> list[str]:
     """What to type for the same run and its page.
 
@@ -360,7 +347,6 @@ def page(folder: Path, out: Path, note: str) -> Summary:
         ),
         "",
         *([f"Not run yet: {listed(waiting)}.", ""] if waiting else []),
-        *given_up(summary),
         *caution(summary),
         *penalty(summary),
         *([SMALL, ""] if problem.name.startswith("digits") else []),

@@ -118,7 +118,8 @@ def _rules() -> list[str]:
         "full.",
         "- If a method that a claim names was not run, the claim can fail but not hold.",
         "- Scales are those of SPC steps, and *far larger* compares the largest. Seconds per call "
-        "are all the seconds of a method over all its calls, its grid left out.",
+        "are those of a method over its calls, its grid left out; where the methods were run in "
+        "several sessions, those of a short run of all of them in one session.",
         "- Every run has one seed.",
         "",
         "What was fixed when:",

@@ -6,7 +6,6 @@ import shutil
 import pytest
 import records
 from claims import judge
-from results import given_up
 from typer.testing import CliRunner
 
 from firstish.experiments.report.summary import summarise
@@ -20,7 +19,7 @@ def firstish(*words):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two folders with the same settings, one with a smaller budget, one with another tolerance."""
+    """Two folders with the same settings, and two with others."""
     base = tmp_path_factory.mktemp("runs")
     for name, methods in (("one", ["cgmr", "mr"]), ("two", ["line-search", "lazy"])):
         chosen = [word for method in methods for word in ("--method", method)]
@@ -64,21 +63,24 @@ def test_two_folders_become_one_run_with_the_same_lines(runs, tmp_path):
 
 def test_a_run_with_other_settings_is_not_mixed_in(runs, tmp_path):
     records.pack(runs / "one", tmp_path)
-    with pytest.raises(SystemExit, match=r"gtol 0\.1, packed 1e-06"):
-        records.pack(runs / "other", tmp_path)
+    with pytest.raises(SystemExit, match=r"budget 100, packed 300"):
+        records.pack(runs / "short", tmp_path)
 
 
-def test_a_method_may_have_had_a_smaller_budget_and_the_page_says_so(runs, tmp_path):
-    for name in ("short", "one"):
-        records.pack(runs / name, tmp_path)
+def test_seconds_per_call_are_those_of_one_session(runs, tmp_path):
+    records.pack(runs / "one", tmp_path)
+    records.paces(runs / "two", tmp_path)
     records.unpack(tmp_path / "digits-logistic", tmp_path / "made")
     summary = summarise(tmp_path / "made")
-    assert summary.run["budget"] == 300
-    assert given_up(summary) == []  # 300 calls, whatever run.json says
-    line = next(line for line in summary.lines if line.key == "line-search")
-    line.outcome.update(oracle_calls=100, seconds=1800.0)
-    told = "Given up early: Line search, limited after 100 calls, which took 0.5 core-hours."
-    assert given_up(summary) == [told, ""]
+    assert [line.key for line in summary.lines] == ["cgmr", "mr"]
+    lines = {line.key: line for line in summarise(runs / "two").lines}
+    paces = {k: line.outcome["seconds"] / line.outcome["oracle_calls"] for k, line in lines.items()}
+    assert summary.run["paces"] == {"calls": 300, "seconds": paces}
+    with pytest.raises(SystemExit, match=r"gtol 0\.1, packed 1e-06"):
+        records.paces(runs / "other", tmp_path)
+    firstish("run", "--resume", "--budget", "310", "--out", str(runs / "short"), "-q")
+    with pytest.raises(SystemExit, match="several sessions"):
+        records.paces(runs / "short", tmp_path)
 
 
 def test_nothing_is_overwritten(runs, tmp_path):

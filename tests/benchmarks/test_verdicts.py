@@ -263,6 +263,36 @@ def test_seconds_are_compared_among_the_papers_methods_only():
     assert verdicts("digits-mlp", [*lines, replace(slow, key="pono")], {})[text].holds is False
 
 
+def test_seconds_of_one_session_are_compared_where_there_are_such():
+    slow = {"oracle_calls": 1.0, "seconds": 9.0}  # on another machine
+    lines = [replace(line(key, 3), outcome=slow) if key == "mr" else line(key, 3) for key in PAPERS]
+    together = {"calls": 500, "seconds": dict.fromkeys(PAPERS, 0.1)}
+    together["seconds"] |= {"lbfgs": 9.0, "adam@0.1": 0.21}
+    del together["seconds"]["adam"]
+    run = {"problem": "fashion-mlp", "gtol": 1e-6, "budget": 2000}
+    for paces, pace, other in ((None, "mr 18000", "cgmr"), (together, "adam 2.10", "cgmr")):
+        told = Summary(run={**run, "paces": paces}, lowest=0.0, lines=lines, rows={})
+        (found,) = (v for v in judge(told) if v.text == "Seconds agree with calls.")
+        assert found.holds is False
+        name, times = pace.split()
+        assert found.detail.startswith(f"a call of {name} took {float(times):.2f}× one of {other}")
+    assert found.detail.endswith("(all methods one after another, 500 calls each)")
+
+
+def test_scales_of_the_alternation_are_compared_with_those_that_were_run():
+    text = "The alternation's scales are far larger than those of CG, MR or GM alone."
+
+    def found(**largest):
+        return verdicts("digits-mlp", [], {k: [row(scale=s)] for k, s in largest.items()})[text]
+
+    assert found(cgmr=8.0, cg=4.0, mr=2.0, gm=1.0).holds is True
+    assert found(cgmr=8.0, cg=2.0, mr=5.0, gm=1.0).holds is False
+    assert found(cgmr=8.0, cg=4.0, mr=2.0).holds is None
+    assert found(cgmr=8.0, cg=5.0).holds is False
+    assert found(cgmr=8.0, cg=5.0).detail.endswith("; not run: MR, GM")
+    assert found(cg=5.0, mr=2.0, gm=1.0).detail == "not run: CGMR"
+
+
 def test_of_those_that_are_not_level_it_is_said_which_way():
     text = "CGMR is level with tuned Adam and the accelerated methods."
     lines = [line("cgmr", 100), line("adam", 60), line("heavy-ball", 110), line("nesterov", 300)]
