@@ -737,21 +737,22 @@ def test_arguments_of_a_wrong_type_are_named(wrong, words):
         firstish.minimize(lambda x: (x**2).sum(), [1.0], **wrong)
 
 
-def test_a_progress_answers_scipys_names():
+def test_a_progress_answers_scipys_names_and_those_of_its_row():
     seen = []
 
     def callback(progress):
-        for name in ("fun", "nfev", "hess_inv"):
+        for name in ("fun", "nfev", "step_size", "hess_inv"):
             with pytest.raises(AttributeError) as error:
                 getattr(progress, name)
             seen.append(str(error.value))
 
     minimize(rosenbrock, START, callback=callback, max_iterations=1)
-    assert seen[:2] == [
+    assert seen[:3] == [
         "`Progress` has no `fun`. Use `value`.",
         "`Progress` has no `nfev`. Use `row.oracle_calls`.",
+        "`Progress` has no `step_size`. Use `row.step_size`.",
     ]
-    assert "torch.autograd.functional.hessian(fun, x)" in seen[2]
+    assert "torch.autograd.functional.hessian(fun, x)" in seen[3]
 
 
 def test_a_nan_in_x0_is_named():

@@ -98,8 +98,9 @@ class Progress:
     _form: Structure = field(repr=False)
 
     def __getattr__(self, name: str) -> Any:
-        """Only for names that are not here: those of SciPy's result are answered with ours."""
-        at_x_k = {"nit": "row.iteration"} | dict.fromkeys(_COUNTS, "row.oracle_calls")
+        """Only for names that are not here: those of a row, or of SciPy's result, bring a hint."""
+        at_x_k = {name: f"row.{name}" for name in Row.__dataclass_fields__}
+        at_x_k |= {"nit": "row.iteration"} | dict.fromkeys(_COUNTS, "row.oracle_calls")
         raise _missing("Progress", name, _SCIPY | at_x_k)
 
     @property
