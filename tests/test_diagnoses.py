@@ -173,7 +173,7 @@ def test_a_forward_pass_outside_of_the_closure_is_named(method):
     model, _ = tanh_net()
     before = [p.detach().clone() for p in model.parameters()]
     outputs = model(torch.ones(5, 1))
-    with pytest.raises(RuntimeError, match="graph from before.*forward pass inside the closure"):
+    with pytest.raises(RuntimeError, match=r"graph from before.*forward pass inside the closure"):
         ScaledGD(model.parameters(), method=method).step(lambda: outputs.square().mean())
     assert all(torch.equal(p, x) for p, x in zip(model.parameters(), before, strict=True))
 
