@@ -112,8 +112,11 @@ def _scaled(name: str) -> Maker:
     return make
 
 
-def _lazy(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
-    return registry.make("lazy", line_search=Armijo(rho=problem.rho))
+def _lazy(**settings: Any) -> Maker:
+    def make(problem: Problem, instance: Instance, rate: float | None) -> AnyMethod:
+        return registry.make("lazy", line_search=Armijo(rho=problem.rho), **settings)
+
+    return make
 
 
 def _directed(direction: AnyDirection) -> Maker:
@@ -162,7 +165,10 @@ METHODS: dict[str, MethodSpec] = {
     "mr": MethodSpec("MR", _scaled("MR"), Style(SKY, "dash", "triangle-down"), "scaling", 6),
     "gm": MethodSpec("GM", _scaled("GM"), Style(YELLOW, "dash", "diamond"), "scaling", 7),
     "plane": MethodSpec("Plane step", _scaled("plane"), Style(GREEN, "dash", "circle-open")),
-    "lazy": MethodSpec("Lazy step", _lazy, Style(BLUE, "dashdot", "square-open"), panel=1),
+    "lazy": MethodSpec("Lazy step", _lazy(), Style(BLUE, "dashdot", "square-open"), panel=1),
+    "lazy-100": MethodSpec(
+        "Lazy step, 100 pairs", _lazy(memory=100), Style(BLUE, "dot", "square-open")
+    ),
     "asd": MethodSpec("ASD", _scaled("ASD"), Style(RED, "dash", "diamond-tall-open")),
     "dy": MethodSpec("DY", _scaled("DY"), Style(ORANGE, "solid", "star-open")),
     "sdc": MethodSpec("SDC", _scaled("SDC"), Style(BROWN, "solid", "cross-open")),
