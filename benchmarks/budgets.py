@@ -76,10 +76,11 @@ class Crossing:
 
     Args:
         other: the label of the other method.
-        ahead: True if ours is lower in the end, False if the other; None if they are level.
+        ahead: True if ours is lower in the end, False if the other; None if they never differed.
         calls: from here on; None if the lead never changed.
         met: the calls at which the one that was passed had met the tolerance, if before that.
         changes: how often the lead changed.
+        level: True if they differ no more at the end; `ahead` was so before.
     """
 
     other: str
@@ -87,17 +88,23 @@ class Crossing:
     calls: float | None
     met: float | None = None
     changes: int = 0
+    level: bool = False
 
     def sentence(self, ours: str) -> str:
         """In words."""
+        level = f"{ours} and {self.other} end level"
         if self.ahead is None:
-            return f"{ours} and {self.other} end level"
+            return level
         first, second = (ours, self.other) if self.ahead else (self.other, ours)
         if self.calls is None:
-            return f"{first} is ahead of {second} throughout"
+            led = f"{first} is ahead of {second} throughout"
+            return f"{level}; until then {led}" if self.level else led
         last = f", the last of {self.changes} changes of the lead" if self.changes > 1 else ""
+        since = f"after {self.calls:,.0f} calls{last}"
+        if self.level:
+            return f"{level}; until then {first} is ahead {since}"
         if self.met is None:
-            return f"{first} passes {second} after {self.calls:,.0f} calls{last}"
+            return f"{first} passes {second} {since}"
         return (
             f"{second} met the tolerance after {self.met:,.0f} calls, and {first} passed its f "
             f"after {self.calls:,.0f}{last}"
@@ -125,12 +132,10 @@ def crossing(ours: Line, other: Line, rows: dict[str, Rows]) -> Crossing:
         if not level and (x < y) is not ahead:
             changes += [] if ahead is None else [calls]
             ahead = x < y
-    if level:
-        return Crossing(other.label, None, None)
     changed = changes[-1] if changes else None
     met = (other if ahead else ours).to_gtol.oracle_calls
     late = changed is not None and met is not None and met < changed
-    return Crossing(other.label, ahead, changed, met if late else None, len(changes))
+    return Crossing(other.label, ahead, changed, met if late else None, len(changes), level)
 
 
 def _met(line: Line) -> bool:

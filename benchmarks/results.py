@@ -30,6 +30,7 @@ from firstish.problems.datasets.readers.imagenette import CLASSES
 from firstish.problems.imagenette_resnet import WEIGHT_DECAY
 from firstish.problems.resnet import ResNet18
 from firstish.problems.seeded import seeded
+from firstish.result import Status
 
 ANSWERS = {True: "holds", False: "**does not hold**", None: "cannot be judged"}
 CAPTIONS = {
@@ -61,6 +62,11 @@ ROWS = {"cifar10-logistic": 50_000, "fashion-mlp": 60_000, "imagenette-resnet": 
 
 FITTED = 1.1
 """The images of the ResNet are fitted where f is at most so many times the penalty at the start."""
+
+SESSIONS = (
+    " The methods were run in several sessions on a shared machine, so their seconds compare only "
+    "roughly; the verdict on seconds is by a short run of all of them in one session."
+)
 
 LINEARS = ("digits-logistic", "cifar10-logistic", "mushrooms")
 
@@ -248,6 +254,18 @@ def missing(summary: Summary) -> list[str]:
     return [parse_choice(key).label for key in wanted if key not in ended]
 
 
+def ended_early(summary: Summary) -> list[str]:
+    """The methods that came to an end for another reason than the tolerance or the budget."""
+    usual = (Status.CONVERGED.name, Status.MAX_ORACLE_CALLS.name)
+    found = [
+        f"{line.label} ended after {line.outcome['oracle_calls']:,.0f} calls: "
+        f"{line.outcome['message']}"
+        for line in summary.lines
+        if line.outcome["status"] not in usual
+    ]
+    return [" ".join(found), ""] if found else []
+
+
 def commands(run: dict) -> list[str]:
     """What to type for the same run and its page.
 
@@ -344,9 +362,11 @@ def page(folder: Path, out: Path, note: str) -> Summary:
             "Seconds are processor time."
             if run.get("processor_time")
             else "Seconds are wall-clock time."
-        ),
+        )
+        + (SESSIONS if "paces" in run else ""),
         "",
         *([f"Not run yet: {listed(waiting)}.", ""] if waiting else []),
+        *ended_early(summary),
         *caution(summary),
         *penalty(summary),
         *([SMALL, ""] if problem.name.startswith("digits") else []),

@@ -79,7 +79,12 @@ def test_a_tie_does_not_change_the_lead_and_at_the_end_is_level():
     assert found.sentence("a") == "a passes b after 40 calls, the last of 2 changes of the lead"
     tied = curve((1, 9.0), (20, 4.0), (95, 0.5 - 1e-9))
     found = crossing(line("a"), line("b"), {"a": ours, "b": tied})
-    assert found.sentence("a") == "a and b end level"
+    led = "until then a is ahead after 40 calls, the last of 2 changes of the lead"
+    assert found.sentence("a") == f"a and b end level; {led}"
+    early = curve((1, 9.0), (20, 8.0), (95, 0.5))
+    found = crossing(line("a"), line("b"), {"a": ours, "b": early})
+    led = "until then a is ahead of b throughout"
+    assert found.sentence("a") == f"a and b end level; {led}"
 
 
 def test_a_run_is_cut_at_calls():
