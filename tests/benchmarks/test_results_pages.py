@@ -4,9 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+import records
 from claims import BETTER, CLAIMS, KINDS, WORDS
-from results_index import _glance
+from results import record, table
+from results_index import WHOLE, _glance, read
 from test_verdicts import of_all_methods
+
+from firstish.experiments.report.summary import summarise
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -42,6 +46,17 @@ def test_the_table_of_all_verdicts_says_which_claims_fail_for_the_better():
         ["1. c", "does not hold", "-"],
         ["4. a", "holds", "holds"],
     ]
+
+
+@pytest.mark.parametrize("problem", WHOLE)
+def test_the_verdicts_at_the_whole_budget_are_those_of_the_published_records(problem, tmp_path):
+    records.unpack(records.RECORDS / problem, tmp_path / problem)
+    summary = summarise(tmp_path / problem)
+    told = read(RESULTS)[problem]
+    assert record(summary, told)["whole"] == told["whole"]
+    page = (RESULTS / f"{problem}-whole.md").read_text(encoding="utf-8")
+    for line in table(summary):
+        assert f"{line}\n" in page
 
 
 def told_of(problem):
