@@ -81,7 +81,9 @@ def unpack(place: Path, folder: Path) -> None:
         raise SystemExit(f"{folder} exists already.")
     (folder / "tuning").mkdir(parents=True)
     runs = [method["run"] for method in found.values()]
-    sessions = sorted((s for run in runs for s in run["sessions"]), key=lambda s: s["started"])
+    every = [session for run in runs for session in run["sessions"]]
+    unique = [session for k, session in enumerate(every) if session not in every[:k]]
+    sessions = sorted(unique, key=lambda session: session["started"])
     joined = {"sessions": sessions}
     if (place / PACES).exists():
         joined["paces"] = files.read_json(place / PACES)

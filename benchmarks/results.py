@@ -273,20 +273,26 @@ def commands(run: dict) -> list[str]:
     """
     problem, title = run["problem"], name_of(run)
     page = f"python benchmarks/results.py runs/{title} --out results"
-    if title == problem:
-        return ["```sh", command(run), page, "```"]
-    threads = f"OMP_NUM_THREADS={run['threads']} " if "threads" in run else ""
-    folder = f"--out runs/{title}"
+    told = ["```sh", command(run), page, "```"]
+    if title != problem:
+        threads = f"OMP_NUM_THREADS={run['threads']} " if "threads" in run else ""
+        folder = f"--out runs/{title}"
+        told = [
+            "```sh",
+            command({**run, "budget": run["budget"] // 10}) + f" \\\n    {folder}",
+            f"{threads}firstish run {problem} --resume --budget {run['budget']} {folder}",
+            page,
+            "```",
+            "",
+            "The second command continues the winners of the grids and all other methods. We ran "
+            f"each method in its own folder.{MEMORY.get(problem, '')}",
+        ]
+    if not is_whole(run):
+        return told
     return [
-        "```sh",
-        command({**run, "budget": run["budget"] // 10}) + f" \\\n    {folder}",
-        f"{threads}firstish run {problem} --resume --budget {run['budget']} {folder}",
-        page,
-        "```",
+        *told,
         "",
-        "The second command continues the winners of the grids and all other methods. "
-        f"We ran each method in its own folder.{MEMORY.get(problem, '')} To rebuild this page from "
-        "the published records:",
+        "To rebuild this page from the published records:",
         "",
         "```sh",
         f"python benchmarks/records.py unpack benchmarks/records/{problem} runs/{title}",
@@ -363,7 +369,7 @@ def page(folder: Path, out: Path, note: str) -> Summary:
             if run.get("processor_time")
             else "Seconds are wall-clock time."
         )
-        + (SESSIONS if "paces" in run else ""),
+        + (SESSIONS if len(run["sessions"]) > 1 else ""),
         "",
         *([f"Not run yet: {listed(waiting)}.", ""] if waiting else []),
         *ended_early(summary),

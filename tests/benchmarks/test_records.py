@@ -61,6 +61,16 @@ def test_two_folders_become_one_run_with_the_same_lines(runs, tmp_path):
     firstish("report", str(made))
 
 
+def test_the_methods_of_one_session_are_of_one_session(runs, tmp_path):
+    records.pack(runs / "one", tmp_path)
+    records.unpack(tmp_path / "digits-logistic", tmp_path / "made")
+    run, made = (
+        files.read_json(folder / "run.json") for folder in (runs / "one", tmp_path / "made")
+    )
+    assert made["sessions"] == run["sessions"]
+    assert len(made["sessions"]) == 1
+
+
 def test_a_run_with_other_settings_is_not_mixed_in(runs, tmp_path):
     records.pack(runs / "one", tmp_path)
     with pytest.raises(SystemExit, match=r"budget 100, packed 300"):

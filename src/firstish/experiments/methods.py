@@ -166,8 +166,8 @@ METHODS: dict[str, MethodSpec] = {
     "gm": MethodSpec("GM", _scaled("GM"), Style(YELLOW, "dash", "diamond"), "scaling", 7),
     "plane": MethodSpec("Plane step", _scaled("plane"), Style(GREEN, "dash", "circle-open")),
     "lazy": MethodSpec("Lazy step", _lazy(), Style(BLUE, "dashdot", "square-open"), panel=1),
-    "lazy-100": MethodSpec(
-        "Lazy step, 100 pairs", _lazy(memory=100), Style(BLUE, "dot", "square-open")
+    "lazy-50": MethodSpec(
+        "Lazy step, 50 pairs", _lazy(memory=50), Style(BLUE, "dot", "square-open")
     ),
     "asd": MethodSpec("ASD", _scaled("ASD"), Style(RED, "dash", "diamond-tall-open")),
     "dy": MethodSpec("DY", _scaled("DY"), Style(ORANGE, "solid", "star-open")),

@@ -14,7 +14,7 @@ ABOUT = {
     "gm": "GM scale: sqrt(CG * MR)",
     "plane": "minimum over g and last steps",
     "lazy": "self-scaled BFGS; the default",
-    "lazy-100": "the default with 100 pairs",
+    "lazy-50": "the default with 50 pairs",
     "asd": "CG or MR scale, by their ratio",
     "dy": "CG scale and Yuan's, in pairs",
     "sdc": "CG scale, then a constant one",
