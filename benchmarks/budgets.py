@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from claims import Line, Rows
 
 from firstish.experiments.report.summary import Summary, summary_of
+from firstish.result import Status
 
 RULES = {
     "holds": "at the whole budget, and in the short run if there was one that decides it",
@@ -22,8 +23,7 @@ RULES = {
     "depends on the size": "the short run and the whole run disagree, and do so already at the "
     "calls of the short one: the budget is not what makes the difference, but the number of rows, "
     "or the step sizes that were tuned for each run",
-    "does not hold": "it fails at the whole budget; if it holds in the short run, then also in the "
-    "whole run up to as many calls, or that does not decide it",
+    "does not hold": "at the whole budget, and it is not a case of *depends on the size*",
     "cannot be judged": "there is no run at the whole budget, or it does not decide the claim",
 }
 
@@ -114,11 +114,12 @@ class Crossing:
 def crossing(ours: Line, other: Line, rows: dict[str, Rows]) -> Crossing:
     """Where the lowest f so far of two methods crosses for the last time.
 
-    A method that met the tolerance keeps its lowest f; of others, only the calls that both spent
-    are compared. Differences of up to `TIE` change no lead, and two methods that end so are level.
+    A method that met the tolerance, or came to another end of its own, keeps its lowest f; of
+    others, only the calls that both spent are compared. Differences of up to `TIE` change no lead,
+    and two methods that end so are level.
     """
     curves = [_lowest(rows[line.key]) for line in (ours, other)]
-    ends = [c[-1][0] for c, line in zip(curves, (ours, other), strict=True) if not _met(line)]
+    ends = [c[-1][0] for c, line in zip(curves, (ours, other), strict=True) if not _ended(line)]
     end = min(ends, default=max(c[-1][0] for c in curves))
     start = max(c[0][1] for c in curves)
     tie = TIE * (start - min(c[-1][1] for c in curves))
@@ -138,8 +139,10 @@ def crossing(ours: Line, other: Line, rows: dict[str, Rows]) -> Crossing:
     return Crossing(other.label, ahead, changed, met if late else None, len(changes), level)
 
 
-def _met(line: Line) -> bool:
-    return line.to_gtol.oracle_calls is not None
+def _ended(line: Line) -> bool:
+    """True if the budget was not what ended it."""
+    budget = Status.MAX_ORACLE_CALLS.name
+    return line.to_gtol.oracle_calls is not None or line.outcome.get("status", budget) != budget
 
 
 def _lowest(rows: Rows) -> list[tuple[float, float]]:

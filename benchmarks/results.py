@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from budgets import crossing, cut
-from claims import PAPERS, Verdict, calls_to, judge
+from claims import BETTER, PAPERS, Verdict, calls_to, judge
 from results_index import CROSSINGS, WHOLE, index, is_whole, read, write
 
 from firstish.experiments.methods import parse_choice
@@ -37,8 +37,8 @@ CAPTIONS = {
     "main": "Objective and scale; step sizes unless all are 1; crosses mark negative curvature",
     "pono": "The same with PoNo and its best iterate so far",
     "scalings": "All scalings",
-    "cg": "CG alone",
-    "mr": "MR alone, with the gradient norm",
+    "cg": "CG alone, beside the default",
+    "mr": "MR alone, with the gradient norm, beside the default",
     "time": "Objective against seconds",
     "gap": "Distance from the lowest value seen",
     "backtracking": "Line search from several first steps",
@@ -76,7 +76,10 @@ def number(value: float | None, digits: int = 6) -> str:
 
 
 def percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
+    if value is None:
+        return "-"
+    text = f"{100 * value:.1f} %"
+    return "over 99.9 %" if text == "100.0 %" and value < 1 else text
 
 
 def command(run: dict) -> str:
@@ -184,11 +187,11 @@ def listed(names: Iterable[str]) -> str:
 
 
 def unfinished(summary: Summary) -> str:
-    if summary.any_converged:
+    if summary.lowest_is_final:
         return ""
     return (
-        " No method met the tolerance, so the lowest value comes from an unfinished run, and that "
-        "method's gaps are relative to its own best value."
+        " No method met the tolerance near it, so the lowest value comes from an unfinished run, "
+        "and that method's gaps are relative to its own best value."
     )
 
 
@@ -204,7 +207,11 @@ def winners(summary: Summary) -> list[str]:
 
 def verdicts(found: list[Verdict]) -> list[str]:
     lines = ["| claim | verdict | by how much |", "| --- | --- | --- |"]
-    return lines + [f"| {v.claim}. {v.text} | {ANSWERS[v.holds]} | {v.detail} |" for v in found]
+    better = {v.text: " (better)" for v in found if v.holds is False and BETTER in v.detail}
+    return lines + [
+        f"| {v.claim}. {v.text} | {ANSWERS[v.holds]}{better.get(v.text, '')} | {v.detail} |"
+        for v in found
+    ]
 
 
 def beside(problem: str, title: str) -> list[str]:
@@ -272,7 +279,7 @@ def commands(run: dict) -> list[str]:
     At the whole budget the step sizes of a grid have a tenth of it, and the winner goes on.
     """
     problem, title = run["problem"], name_of(run)
-    page = f"python benchmarks/results.py runs/{title} --out results"
+    page = f"python benchmarks/results.py runs/{title} --out docs/results"
     told = ["```sh", command(run), page, "```"]
     if title != problem:
         threads = f"OMP_NUM_THREADS={run['threads']} " if "threads" in run else ""
@@ -322,8 +329,11 @@ def crossings(summary: Summary) -> list[str]:
     lines = {line.key: line for line in summary.lines if summary.rows.get(line.key)}
     if lead not in lines:
         return []
-    ours = lines.pop(lead)
-    return [crossing(ours, line, summary.rows).sentence(ours.label) for line in lines.values()]
+    ours, default, pairs = lines.pop(lead), lines.get("lazy"), lines.get("lbfgs")
+    told = [crossing(ours, line, summary.rows).sentence(ours.label) for line in lines.values()]
+    if default and pairs:
+        told.append(crossing(default, pairs, summary.rows).sentence(default.label))
+    return told
 
 
 def record(summary: Summary, kept: dict) -> dict:

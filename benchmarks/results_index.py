@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,8 @@ FAILS = "does not hold"
 
 CROSSINGS = (
     "The lowest f so far of two methods, and the oracle calls at which the lead changed for the "
-    "last time. A method that met the tolerance stops there and keeps its value. Differences of up "
-    "to a millionth of the decrease do not count"
+    "last time. A method that met the tolerance, or came to another end before its budget, keeps "
+    "its value. Differences of up to a millionth of the decrease do not count"
 )
 
 LEAD = Path(__file__).with_name("results_lead.md")
@@ -75,14 +76,18 @@ def index(known: dict[str, dict[str, Run]], out: Path) -> None:
     """Write index.md."""
     known = {name: known[name] for name in KINDS if name in known}
     lines = ["# Results", "", LEAD.read_text().strip(), "", "## All verdicts", ""]
-    lines += ["The words are defined [below](#how-a-claim-is-judged).", ""]
+    lines += [
+        "The words are defined [below](#how-a-claim-is-judged), those for methods and costs in the "
+        "[glossary](../glossary.md).",
+        "",
+    ]
     lines += [*_counts(known), "", *_glance(known), "", *_rules()]
     for claim, (text, where) in CLAIMS.items():
         rows = [row for name, runs in known.items() for row in _claim(claim, name, runs)]
         if not rows:
             continue
         lines += ["", f"## Claim {claim}", "", f"{text} (The paper's {where}.)", ""]
-        lines += ["| problem | the paper | short run, more rows | whole budget | verdict |"]
+        lines += ["| problem | claim | short run, more rows | whole budget | verdict |"]
         lines += ["| --- | --- | --- | --- | --- |", *rows]
     (out / "index.md").write_text("\n".join([*lines, "", *_crossings(known)]).rstrip() + "\n")
 
@@ -130,7 +135,7 @@ def _rules() -> list[str]:
         "was known on CIFAR-10, FashionMNIST and Imagenette.",
         "- The rule on several step sizes: when the winners of the grids had been run to the end, "
         "before any other step size was.",
-        "- Since then only wording, and no verdict by it.",
+        "- Since then only the wording has changed; no verdict has.",
         "",
         "The choice of the target matters. On digits-mlp Adam needs 0.38 of CGMR's calls to make "
         "99 % of the decrease, and 0.51 to reach the lowest f that both reached. In an earlier run "
@@ -144,14 +149,16 @@ def _counts(known: dict[str, dict[str, Run]]) -> Iterator[str]:
     heads.insert(heads.index(FAILS) + 1, f"{FAILS} (better)")
     yield f"| problem | short run | whole budget | core-hours | {' | '.join(heads)} |"
     yield "| --- |" + " --: |" * (3 + len(heads))
-    total = 0.0
+    total, every = 0.0, Counter[str]()
     for name, runs in known.items():
         plain = [word.removesuffix(" in the short run") for word in _told(runs).values()]
+        every.update(plain)
         counts = " | ".join(str(plain.count(word)) for word in heads)
         sizes = " | ".join(_size(runs.get(kind)) for kind in ("short", "whole"))
         hours = sum(run["core_hours"] for run in runs.values())
         total += hours
         yield f"| {get(name).title} | {sizes} | {hours:.2f} | {counts} |"
+    yield f"| **all** | | | {total:.1f} | {' | '.join(str(every[word]) for word in heads)} |"
     yield ""
     yield (
         f"All runs together took {total:.1f} core-hours, grids of step sizes included. The short "
@@ -168,7 +175,7 @@ def _glance(known: dict[str, dict[str, Run]]) -> Iterator[str]:
         for run in runs.values()
         for claim, text, *_ in run["verdicts"]
     }
-    yield "| the paper | " + " | ".join(known) + " |"
+    yield "| claim | " + " | ".join(known) + " |"
     yield "| --- |" + " --- |" * len(known)
     for text, claim in sorted(claims.items(), key=lambda item: item[1]):
         cells = (told[name].get(text, "-") for name in known)

@@ -1,5 +1,6 @@
 """One verdict from two budgets, and where methods cross: on numbers made by hand."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -70,6 +71,16 @@ def test_a_method_that_met_the_tolerance_keeps_its_value():
     sooner = curve((1, 9.0), (20, 8.0), (85, 0.2))
     found = crossing(line("a", 90), line("b"), {"a": OURS, "b": sooner})
     assert found.sentence("a") == "b passes a after 85 calls"
+
+
+def test_a_method_that_rounding_ended_keeps_its_value_too():
+    other = curve((1, 9.0), (20, 4.0), (900, 0.2))
+    rounded = replace(line("a"), outcome={"oracle_calls": 90, "status": "ROUNDING"})
+    found = crossing(rounded, line("b"), {"a": OURS, "b": other})
+    assert found.sentence("a").startswith("b passes a after 900 calls")
+    spent = replace(rounded, outcome={"oracle_calls": 90, "status": "MAX_ORACLE_CALLS"})
+    found = crossing(spent, line("b"), {"a": OURS, "b": other})
+    assert found.sentence("a").startswith("a passes b after 40 calls")
 
 
 def test_a_tie_does_not_change_the_lead_and_at_the_end_is_level():

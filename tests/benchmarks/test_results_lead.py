@@ -8,8 +8,8 @@ ROOT = Path(__file__).parents[2]
 
 def test_every_number_of_the_lead_stands_on_a_page_of_results():
     lead = (ROOT / "benchmarks" / "results_lead.md").read_text(encoding="utf-8")
-    pages = [p for p in (ROOT / "docs" / "results").glob("*.md") if p.name != "index.md"]
-    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    pages = (ROOT / "docs" / "results").glob("*.md")
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages).replace(lead.strip(), "")
     told, found = (re.findall(r"\d[\d,.]*\d", part) for part in (lead, text))
     assert "53,161" in told
     rounded = {f"{float(n):.{k}f}" for n in found if re.fullmatch(r"0\.\d+", n) for k in (7, 8)}

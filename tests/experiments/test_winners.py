@@ -37,7 +37,7 @@ def tuned(folder, problem, won):
     outcome = {"status": "FAILED", "message": "no rows are needed here"}
     files.write_json(folder / "summary.json", {"methods": dict.fromkeys([*won, "cgmr"], outcome)})
     for k, (method, winner) in enumerate(won.items()):
-        trials = [{"rate": rate} for rate in get(problem).grids[method]]
+        trials = [{"rate": rate, "oracle_calls": 40} for rate in get(problem).grids[method]]
         price = {"oracle_calls": 1234567 + k, "seconds": 2.25}
         grid = {"method": method, "winner": winner, "trials": trials, **price}
         files.write_json(folder / "tuning" / f"{method}.json", grid)
@@ -63,6 +63,7 @@ def test_the_same_table_is_printed_written_and_on_the_page(tmp_path):
     assert [row[2] for row in expected[1:]] == ["0.001", "none stayed finite", "0.1 (largest)"]
 
     written = winners.write_markdown(tmp_path, summary).read_text(encoding="utf-8")
+    assert "No step size spent more than 40 oracle calls" in written
     table = [line for line in written.splitlines() if line.startswith("|")]
     cells = [[c.strip() for c in line.strip("|").split("|")] for line in table]
     assert [cells[0], *cells[2:]] == expected

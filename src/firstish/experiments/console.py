@@ -132,7 +132,7 @@ def table(summary: Summary, width: int) -> Table:
         notes.append("+curv: that also satisfy the curvature condition at 0.9")
     if "tuning" not in left_out:
         notes.append("tuning: calls and seconds of the whole grid")
-    if not summary.any_converged:
+    if not summary.lowest_is_final:
         notes.append(UNFINISHED)
     title = f"{summary.run['problem']}: oracle calls to targets"
     shown = Table(title=title, caption="; ".join(notes))
@@ -148,13 +148,14 @@ def table(summary: Summary, width: int) -> Table:
 def headline(summary: Summary) -> str | None:
     """One sentence that compares the default method with the paper's, L-BFGS and tuned Adam.
 
-    The target is the tolerance, or else the tightest gap that the default met.
+    The target is the tolerance, or else the tightest gap that the default met; where the lowest f
+    is of an unfinished run, it is the lowest f of each.
     """
     lines = {line.key: line for line in summary.lines}
     mine = lines.get(DEFAULT)
     if mine is None:
         return None
-    if not summary.any_converged:
+    if mine.to_gtol.oracle_calls is None and not summary.lowest_is_final:
         return _lowest(summary, lines)
     targets = [(f"|g| ≤ {summary.run['gtol']:g}", [line.to_gtol for line in summary.lines])]
     for k in reversed(range(len(GAPS))):
@@ -174,10 +175,12 @@ def headline(summary: Summary) -> str | None:
 
 
 def _lowest(summary: Summary, lines: dict[str, Line]) -> str:
-    """The headline of a run in which no method met the tolerance: the lowest values."""
+    """The headline of a run that is not finished: who met the tolerance, and the lowest values."""
+    gtol = f"met |g| ≤ {summary.run['gtol']:g}"
+    met = [f"{o.label} {gtol} after {o.to_gtol.oracle_calls:g} calls" for o in summary.converged]
     told = [
-        f"No method met |g| ≤ {summary.run['gtol']:g}; within {summary.run['budget']:g} oracle "
-        f"calls {lines[DEFAULT].label}, the default, came down to f = {_value(lines[DEFAULT])}"
+        f"{'; '.join(met) or f'No method {gtol}'}; within {summary.run['budget']:g} oracle calls "
+        f"{lines[DEFAULT].label}, the default, came down to f = {_value(lines[DEFAULT])}"
     ]
     told += [f"{line.label} {_value(line)}{_tuning_cost(line)}" for line in _beside(summary, lines)]
     return "; ".join(told)

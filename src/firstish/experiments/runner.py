@@ -188,6 +188,7 @@ def _is_new(folder: Path, settings: Settings, resume: bool) -> bool:
             if "processes" in differ and before != 1
             else ""
         )
+        hint += " The budget can be raised, not lowered." if "budget" in differ else ""
         raise ValueError(f"--resume: {folder} was started with other settings: {told}.{hint}")
     return False
 

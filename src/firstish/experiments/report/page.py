@@ -109,7 +109,7 @@ def _lead(summary: Summary) -> str:
         said.append("Tuned methods paid for their step size: the last column counts the grid.")
     if summary.lowest is not None:
         said.append(f"The lowest objective any method passed through is {summary.lowest:.8g}.")
-    if not summary.any_converged:
+    if not summary.lowest_is_final:
         said.append(f"{UNFINISHED[0].upper()}{UNFINISHED[1:]}.")
     if summary.note:
         said.append(summary.note)

@@ -16,7 +16,7 @@ from firstish.experiments.storage.rows import Mark, read_rows
 GAPS = (1e-2, 1e-4, 1e-6)
 """Targets: f at most f* + gap (f0 - f*), f* the lowest value any method of the run reached."""
 
-UNFINISHED = "no method met the tolerance: gaps to the lowest f are to an unfinished run"
+UNFINISHED = "no method met the tolerance near the lowest f: gaps are to an unfinished run"
 """What has to be said of the gaps then."""
 
 ETA = 0.9
@@ -60,9 +60,14 @@ class Summary:
     note: str = ""  # what the user should know of the records
 
     @property
-    def any_converged(self) -> bool:
-        """True if some method met the tolerance."""
-        return any(line.to_gtol.oracle_calls is not None for line in self.lines)
+    def converged(self) -> list[Line]:
+        """The methods that met the tolerance."""
+        return [line for line in self.lines if line.to_gtol.oracle_calls is not None]
+
+    @property
+    def lowest_is_final(self) -> bool:
+        """True if one of them came within the tightest gap of the lowest f."""
+        return any(line.to_gap[-1].oracle_calls is not None for line in self.converged)
 
 
 def summarise(folder: Path, *, unfinished: bool = False) -> Summary:
