@@ -271,3 +271,9 @@ def test_a_run_ends_with_a_sentence_on_the_default(folder, tmp_path):
     sentence = f"Lazy step, the default, took {calls:g} oracle calls to |g| ≤ 0.01; CGMR "
     assert sentence in told
     assert "the default" not in invoke("report", folder).output  # where it was not run
+
+
+def test_an_unknown_problem_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "Unknown problem 'nosuch'" in invoke("run", "nosuch").output
+    assert not list(tmp_path.iterdir())

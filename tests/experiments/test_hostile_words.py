@@ -69,7 +69,8 @@ def test_a_run_into_such_a_folder_names_it(tmp_path, undrawn):
         ("data", "{}"),
     ],
 )
-def test_a_mistake_is_repeated_as_it_was_made(words, word):
+def test_a_mistake_is_repeated_as_it_was_made(words, word, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     result = invoke(*(w.format(word) for w in words))
     assert result.exit_code == 2
     assert result.stdout == ""

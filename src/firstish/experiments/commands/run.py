@@ -144,5 +144,5 @@ def _folder(out: Path | None, problem: str, resume: bool) -> Path:
     """The run folder: the one named, the one to resume, or a new one."""
     if out is not None:
         return out
-    default = Path("runs") / problem
+    default = Path("runs") / get(problem).name  # which raises before a folder is made
     return folders.to_resume(default, problem) if resume else folders.fresh(default)
