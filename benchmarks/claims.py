@@ -305,7 +305,7 @@ class _Judge:
         holds = None if missing and holds else holds
         calls = ", ".join(map(str, ratios))
         label = self.lines[ours].label
-        detail = f"calls over {label}'s: {calls}"
+        detail = f"calls relative to {label}: {calls}"
         failing = [r for r in ratios if r.within(least, most) is False]
         if least > 0 and most < math.inf:  # of those that are not level
             ahead = [r.other for r in ratios if r.least > most]
@@ -494,7 +494,7 @@ class _Judge:
             names = {"line-search": "line search", "pono": "PoNo", lead: lead.upper()}
             more = self.ratios("pono", ("line-search",), 1.0)
             less = self.ratios("pono", (lead,), 0.0, 1.0)
-            calls = "calls over PoNo's: " + ", ".join(map(str, more + less))
+            calls = "calls relative to PoNo: " + ", ".join(map(str, more + less))
             best = ", ".join(f"{names[k]} {final[k]:.8g}" for k in names)
             told = [*(r.within(1.0, math.inf) for r in more), *(r.within(0.0, 1.0) for r in less)]
             holds = _every(told) if len(told) == 2 else None

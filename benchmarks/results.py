@@ -232,7 +232,7 @@ def size_of(run: dict) -> str:
     every = ROWS.get(run["problem"])
     if run["subset"] is None:
         return "all rows"
-    return f"the first {run['subset']:,} rows" + (f" of {every:,}" if every else "")
+    return f"{run['subset']:,} rows" + (f" of {every:,}" if every else "")
 
 
 def name_of(run: dict) -> str:

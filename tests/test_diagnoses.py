@@ -168,16 +168,6 @@ def test_a_batch_drawn_in_the_closure_is_named_before_check():
     assert 0 < said.index("before the step, outside of the closure") < said.index("check=False")
 
 
-@pytest.mark.parametrize("method", [None, "CGMR", "lazy"])
-def test_a_forward_pass_outside_of_the_closure_is_named(method):
-    model, _ = tanh_net()
-    before = [p.detach().clone() for p in model.parameters()]
-    outputs = model(torch.ones(5, 1))
-    with pytest.raises(RuntimeError, match=r"graph from before.*forward pass inside the closure"):
-        ScaledGD(model.parameters(), method=method).step(lambda: outputs.square().mean())
-    assert all(torch.equal(p, x) for p, x in zip(model.parameters(), before, strict=True))
-
-
 def test_the_warning_of_a_dropout_mask_points_at_the_call_and_speaks_of_no_fit():
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(), nn.Linear(3, 1))
     objective = firstish.ModuleObjective(model, mse_loss, torch.randn(8, 3), torch.randn(8, 1))

@@ -511,7 +511,7 @@ def test_a_state_of_other_trainable_parameters_is_refused():
     ScaledGD([U, V]).load_state_dict(saved)
     U.requires_grad_(False)
     V.requires_grad_(True)
-    with pytest.raises(ValueError, match=r"has 12; number 0 is trainable in only one.*frozen"):
+    with pytest.raises(ValueError, match=r"has 12; parameter 0 is trainable in only one.*frozen"):
         ScaledGD([U, V]).load_state_dict(saved)
     del saved["state"][0]["trainable"]  # as an earlier version saved it
     ScaledGD([U, V]).load_state_dict(saved)

@@ -17,7 +17,7 @@ from firstish.bounds.box import Box
 from firstish.bounds.forms import box_of, ends_of, outside
 from firstish.distributed import warn_of_own_loss
 from firstish.errors import NonFiniteError
-from firstish.interface.keywords import closest, unknown_keyword
+from firstish.interface.optimizer_settings import refuse_in_group, refuse_settings
 from firstish.interface.warn import warn
 from firstish.linalg import dot
 from firstish.line_search import Armijo
@@ -55,30 +55,6 @@ _SKIPPED = (
     "Lightning. (Warned once.)"
 )
 _SCHEDULED = 0.1  # a scheduler may set the first trial step, but this short it does harm
-_FOREIGN = ("momentum", "dampening", "nesterov", "betas", "amsgrad")  # of other optimizers
-_ARGUMENTS = ("params", "lr", "method", "product", "reuse_value", "check")
-_INSTEAD = {
-    "put it into a parameter group: `[{{'params': [p], 'bounds': (0, None)}}]`": "bounds",
-    "it is a setting of the method. Use `method=ScaledGradient({name}=...)`": "scaling sigma s_lpc "
-    "s_nc",
-    "it is a constant of the line search. Use `method=LazyStep(line_search=Armijo({name}=...))`": (
-        "rho theta max_trials"
-    ),
-    "it is a setting of the method. Use `method=LazyStep(memory=...)`": "memory history_size",
-    "the line search is built in. Leave it out, or for other constants use "
-    "`method=LazyStep(line_search=Armijo(...))`": "line_search line_search_fn",
-    "the curvature sets the step. Leave it out; the first trial step is `lr`": (
-        "learning_rate step_size alpha eta"
-    ),
-    "add weight decay to the loss, where the line search sees it": "weight_decay",
-    "each call of `step` is one iteration. Call it as often as you like": "max_iter max_eval",
-    "your loop decides when to stop. Use `optimizer.last_step.grad_norm`, which is |g|": (
-        "tolerance_grad tolerance_change gtol ftol"
-    ),
-    "to maximise, return `-loss` from the closure instead": "maximize",
-    "it has no effect on the steps. Leave it out": "foreach fused capturable differentiable eps",
-}
-_MEANT = {n: text.format(name=n) for text, names in _INSTEAD.items() for n in names.split()}
 
 
 class ScaledGD(Optimizer):
@@ -142,7 +118,7 @@ class ScaledGD(Optimizer):
         check: bool = True,
         **other: Any,
     ) -> None:
-        _refuse_settings(other)
+        refuse_settings(other)
         if isinstance(params, torch.nn.Module):
             raise TypeError(
                 f"`ScaledGD(params)` needs parameters, got the module {type(params).__name__}. "
@@ -370,13 +346,7 @@ class ScaledGD(Optimizer):
 
         Parameters outside of its bounds are moved to them, with a warning.
         """
-        foreign = _foreign(param_group)
-        if foreign is not None:
-            raise ValueError(f"{foreign} (In a parameter group.)")
-        for name, value in param_group.items():
-            meant = _in_group(name)
-            if meant is not None and value:  # trainers write `weight_decay=0.0`
-                raise ValueError(f"A parameter group of `ScaledGD` has {name!r}: {meant}.")
+        refuse_in_group(param_group)
         super().add_param_group(param_group)
         if self._constructed:
             try:
@@ -596,40 +566,6 @@ def _stale_graph_explained() -> Iterator[None]:
         raise
 
 
-def _refuse_settings(given: dict[str, Any]) -> None:
-    """Raise for keywords that are not arguments of `ScaledGD`, with what to use instead."""
-    foreign = _foreign(given)
-    if foreign is not None:
-        raise TypeError(foreign)
-    for name in given:
-        raise unknown_keyword("ScaledGD", name, _ARGUMENTS, _MEANT)
-
-
-def _in_group(name: str) -> str | None:
-    """What to do about a key of a parameter group; None if it may stay, as tags and `lr`."""
-    if name in ("params", "lr", "bounds"):
-        return None
-    if closest(name, ["bounds"]):
-        return "use 'bounds'"
-    if name in _ARGUMENTS:
-        return f"it is for all groups. Use `ScaledGD(..., {name}=...)`"
-    return _MEANT.get(name)
-
-
-def _foreign(settings: dict[str, Any]) -> str | None:
-    """The sentence on settings of other optimizers, None if there are none."""
-    if settings.get("weight_decay"):
-        return (
-            f"`ScaledGD` has no weight_decay, got {settings['weight_decay']}. Add weight_decay/2 "
-            "times the squares of the parameters to the loss in the closure, where the line search "
-            "sees it."
-        )
-    found = [name for name in _FOREIGN if name in settings]
-    if found:
-        return f"`ScaledGD` has no {' or '.join(found)}: the step is set by the curvature. Omit it."
-    return None
-
-
 def _dataclass_of(state: object, method: AnyMethod) -> type:
     """The type of the method's state; raise if a state dict cannot carry it."""
     if not is_dataclass(state):
@@ -644,10 +580,10 @@ def _unequal(saved: dict[str, Any], now: dict[str, Any]) -> str:
     """How the parameters that a state dict is of differ from those that are trainable now.
 
     >>> _unequal({"numbers": 9, "trainable": (0, 2)}, {"numbers": 9, "trainable": (1, 2)})
-    '9 trainable parameters, but this optimizer has 9; number 0 is trainable in only one of the two'
+    '9 trainable parameters, but this optimizer has 9; parameter 0 is trainable in only one of them'
     """
     one = set(saved.get("trainable", now["trainable"])) ^ set(now["trainable"])
-    which = f"; number {min(one)} is trainable in only one of the two" if one else ""
+    which = f"; parameter {min(one)} is trainable in only one of them" if one else ""
     count = f"{saved['numbers']} trainable parameters, but this optimizer has {now['numbers']}"
     return count + which
 

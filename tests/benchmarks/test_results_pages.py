@@ -5,8 +5,18 @@ from pathlib import Path
 
 import pytest
 import records
-from claims import BETTER, CLAIMS, KINDS, WORDS
-from results import record, table
+from claims import BETTER, CLAIMS, KINDS, WORDS, judge
+from results import (
+    commands,
+    crossed,
+    ended_early,
+    penalty,
+    percent,
+    record,
+    table,
+    verdicts,
+    winners,
+)
 from results_index import WHOLE, _glance, read
 from test_verdicts import of_all_methods
 
@@ -56,8 +66,15 @@ def test_the_verdicts_at_the_whole_budget_are_those_of_the_published_records(pro
     assert record(summary, told)["whole"] == told["whole"]
     name = f"{problem}-whole.md" if problem in WHOLE else f"{problem}.md"
     page = (RESULTS / name).read_text(encoding="utf-8")
-    for line in table(summary):
-        assert f"{line}\n" in page
+    parts = (table, ended_early, penalty, winners, crossed)
+    told = [line for part in parts for line in part(summary)]
+    told += [*commands(summary.run), *verdicts(judge(summary))]
+    assert not [line for line in told if f"{line}\n" not in page]
+
+
+def test_nearly_all_is_not_rounded_to_all():
+    shares = (None, 0.5, 0.9994, 0.9996, 1.0)
+    assert [percent(s) for s in shares] == ["-", "50.0 %", "99.9 %", "over 99.9 %", "100.0 %"]
 
 
 def column(problem, name):

@@ -239,7 +239,7 @@ def test_the_best_of_several_step_sizes_stands_for_the_method(values, met, best)
         for key, value, gtol in zip(("adam", "adam@0.1"), values, met, strict=True)
     ]
     found = verdicts("imagenette-resnet", [line("mrcg", 100), *lines], {})[text]
-    assert found.detail.startswith(f"calls over mrcg's: {best} ")
+    assert found.detail.startswith(f"calls relative to mrcg: {best} ")
     assert found.detail.count("adam") == 2  # and once in "not so for"
 
 

@@ -72,7 +72,7 @@ def test_the_three_panels_are_those_of_the_paper(draw, summary, name, key, field
         column(negative, "oracle_calls"),
         column(negative, field),
     )
-    assert figure.get_suptitle() == "MLP on digits, first 150 rows"
+    assert figure.get_suptitle() == "MLP on digits, 150 rows"
     assert [axis.get_title(loc="left") for axis in (a, b, c)] == [
         "(a)",
         f"(b) {label}",

@@ -299,5 +299,5 @@ def _label(axis: Axes, horizontal: str, vertical: str) -> None:
 
 def _titled(figure: Figure, summary: Summary) -> Figure:
     title, subset = get(summary.run["problem"]).title, summary.run.get("subset")
-    figure.suptitle(title if subset is None else f"{title}, first {subset:,} rows", fontsize=11)
+    figure.suptitle(title if subset is None else f"{title}, {subset:,} rows", fontsize=11)
     return figure
